@@ -1,0 +1,1 @@
+"""The hub daemon: Kubernetes API, scheduling, node lifecycle, and edgelink to the fleet."""

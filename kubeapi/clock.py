@@ -1,0 +1,36 @@
+"""Where wall-clock time and fresh identities enter the program.
+
+Wall-clock time is for people only (timestamps in objects); everything that waits or compares uses the event loop's
+monotonic time. Composition roots make one `SystemClock`; simulations bring their own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """Wall-clock time, in UTC."""
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def new_uid() -> str:
+    """A fresh random UUID, as Kubernetes gives to every object."""
+    return str(uuid.uuid4())
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 with whole seconds, as `metav1.Time` is written."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Inverse of `timestamp`; accepts fractions (`metav1.MicroTime`). Raises ValueError."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
