@@ -9,10 +9,13 @@ Nothing here knows what the values mean; they are bytes (JSON by convention of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+STORE_ID = "store_id"
+"""The scalar that holds the store's identity."""
 
 
 class StoreError(Exception):
@@ -57,6 +60,10 @@ class Unavailable(StoreError):
 
 class Incompatible(StoreError):
     """The file is not a store, or one written by a newer Copepod."""
+
+
+class InUse(StoreError):
+    """Another process has this store open: a store has one writer."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,7 +129,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class SetMeta:
-    """A named scalar (cursor, boot id). None removes it."""
+    """A named scalar (cursor, boot id). None removes it. Setting STORE_ID gives the store a new identity."""
 
     name: str
     value: str | None
@@ -232,7 +239,7 @@ class Store(Protocol):
 
     async def meta(self, name: str) -> str | None: ...
 
-    async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
+    async def outbox(self, limit: int = 100) -> Sequence[OutboxEntry]:
         """The oldest `limit` entries, by number."""
 
     async def outbox_high(self) -> int:
@@ -241,7 +248,7 @@ class Store(Protocol):
     async def outbox_dropped(self) -> int:
         """How many LOG entries the bound has dropped."""
 
-    async def journal(self) -> list[JournalEntry]:
+    async def journal(self) -> Sequence[JournalEntry]:
         """Open entries, oldest first."""
 
     async def compact(self, upto: int) -> None:
