@@ -1,0 +1,106 @@
+"""The hub's settings: one TOML file, every key optional, unknown keys refused by name.
+
+configs/cloudhub.toml shows every key with its default and what it means; a test keeps the two in step.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used; the message names file, key and reason."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ApiSettings(_Section):
+    address: str = "127.0.0.1"
+    port: Port = 6443
+    """0 = any free port; ready.json says which."""
+    names: tuple[str, ...] = ()
+    """Further host names and addresses for the server certificate."""
+
+
+class BrokerSettings(_Section):
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=1, le=65535)] = 1883
+    username: str | None = None
+    password_file: Path | None = None
+    """Read at start; never in the settings themselves, which end up in backups and tickets."""
+    ca_file: Path | None = None
+    """With it the connection to the broker uses TLS and trusts this CA only."""
+
+    def password(self) -> str | None:
+        """Raises SettingsError when the file cannot be read."""
+        if self.password_file is None:
+            return None
+        try:
+            return self.password_file.read_text().strip()
+        except OSError as error:
+            raise SettingsError(f"broker.password_file: cannot read {self.password_file}: {error}") from error
+
+
+class StoreSettings(_Section):
+    history: Annotated[int, Field(ge=100)] = 10_000
+    """Revisions kept: what watchers and offline nodes can resume from without a full list or snapshot."""
+    compact_interval: Seconds = 300.0
+
+
+class NodeSettings(_Section):
+    lease_timeout: Seconds = 40.0
+    """Seconds without a sign of life after which a node's Ready condition becomes Unknown."""
+
+
+class EventSettings(_Section):
+    max_age: Seconds = 3600.0
+    """Seconds since the hub last saw the Event change (by its own monotonic clock)."""
+    max_per_namespace: Annotated[int, Field(ge=1)] = 1000
+
+
+class Settings(_Section):
+    state_dir: Path = Path("/var/lib/copepod/hub")
+    cluster: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "copepod"
+    """First level of the MQTT topics after `copepod/`: lets several hubs share a broker."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    api: ApiSettings = ApiSettings()
+    broker: BrokerSettings = BrokerSettings()
+    store: StoreSettings = StoreSettings()
+    nodes: NodeSettings = NodeSettings()
+    events: EventSettings = EventSettings()
+
+
+def load(path: str | os.PathLike[str]) -> Settings:
+    """Read and check a settings file. Raises SettingsError."""
+    try:
+        with open(path, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: is not valid TOML: {error}") from error
+    try:
+        return Settings.model_validate(document)
+    except ValidationError as error:
+        raise SettingsError("\n".join(f"{path}: {line}" for line in _problems(error))) from error
+
+
+def _problems(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key")
+        else:
+            lines.append(f"{key}: {problem['msg']} (got {problem['input']!r})")
+    return lines
