@@ -1,0 +1,379 @@
+"""The core/v1 types that Copepod reads and writes, with Kubernetes 1.36's names. Undeclared fields are kept.
+
+Resource amounts become canonical when an object is parsed (`0.5` → `500m`), and are rounded up to whole thousandths, as
+the API server does when it defaults an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from kubeapi import quantity
+from kubeapi.meta import Condition, KubeModel, KubeObject
+
+
+def _resource_list(value: Any) -> Any:
+    """Numbers are quantities too (`cpu: 1`). Raises ValueError with the API server's message."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _amount(amount) for name, amount in value.items() if amount is not None}
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    return str(quantity.parse(str(value).strip()).rounded(-3))
+
+
+ResourceList = Annotated[dict[str, str], BeforeValidator(_resource_list)]
+"""Resource name to canonical quantity."""
+
+
+class ResourceRequirements(KubeModel):
+    limits: ResourceList = Field(default_factory=dict)
+    requests: ResourceList = Field(default_factory=dict)
+    claims: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class ContainerResizePolicy(KubeModel):
+    resource_name: str = ""
+    restart_policy: str = ""
+    """`NotRequired` or `RestartContainer`."""
+
+
+class EnvVar(KubeModel):
+    name: str = ""
+    value: str | None = None
+    value_from: dict[str, Any] | None = None
+
+
+class ContainerPort(KubeModel):
+    name: str | None = None
+    container_port: int = 0
+    host_port: int | None = None
+    protocol: str | None = None
+
+
+class Container(KubeModel):
+    name: str = ""
+    image: str = ""
+    command: list[str] = Field(default_factory=list)
+    args: list[str] = Field(default_factory=list)
+    working_dir: str | None = None
+    env: list[EnvVar] = Field(default_factory=list)
+    env_from: list[dict[str, Any]] = Field(default_factory=list)
+    ports: list[ContainerPort] = Field(default_factory=list)
+    resources: ResourceRequirements | None = None
+    resize_policy: list[ContainerResizePolicy] = Field(default_factory=list)
+    restart_policy: str | None = None
+    """Of an init container: `Always` makes it a sidecar."""
+    volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
+    liveness_probe: dict[str, Any] | None = None
+    readiness_probe: dict[str, Any] | None = None
+    startup_probe: dict[str, Any] | None = None
+    lifecycle: dict[str, Any] | None = None
+    termination_message_path: str | None = None
+    termination_message_policy: str | None = None
+    image_pull_policy: str | None = None
+    security_context: dict[str, Any] | None = None
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """Empty where none are given. Read only."""
+        return self.resources.requests if self.resources else {}
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """Empty where none are given. Read only."""
+        return self.resources.limits if self.resources else {}
+
+
+class Toleration(KubeModel):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+
+
+class PodSpec(KubeModel):
+    containers: list[Container] = Field(default_factory=list)
+    init_containers: list[Container] = Field(default_factory=list)
+    ephemeral_containers: list[dict[str, Any]] = Field(default_factory=list)
+    resources: ResourceRequirements | None = None
+    """Pod-level resources."""
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    dns_policy: str | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    affinity: dict[str, Any] | None = None
+    tolerations: list[Toleration] = Field(default_factory=list)
+    scheduler_name: str | None = None
+    priority: int | None = None
+    priority_class_name: str | None = None
+    preemption_policy: str | None = None
+    runtime_class_name: str | None = None
+    overhead: ResourceList = Field(default_factory=dict)
+    service_account_name: str | None = None
+    service_account: str | None = None
+    automount_service_account_token: bool | None = None
+    host_network: bool | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+    volumes: list[dict[str, Any]] = Field(default_factory=list)
+    security_context: dict[str, Any] | None = None
+    image_pull_secrets: list[dict[str, Any]] = Field(default_factory=list)
+    readiness_gates: list[dict[str, Any]] = Field(default_factory=list)
+    scheduling_gates: list[dict[str, Any]] = Field(default_factory=list)
+    enable_service_links: bool | None = None
+    os: dict[str, Any] | None = None
+
+
+class ContainerStateWaiting(KubeModel):
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStateRunning(KubeModel):
+    started_at: str | None = None
+
+
+class ContainerStateTerminated(KubeModel):
+    exit_code: int = 0
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    container_id: str | None = None
+
+
+class ContainerState(KubeModel):
+    """Exactly one is set."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(KubeModel):
+    name: str = ""
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    ready: bool = False
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = ""
+    container_id: str | None = None
+    started: bool | None = None
+    allocated_resources: ResourceList = Field(default_factory=dict)
+    """Requests that the node has admitted."""
+    resources: ResourceRequirements | None = None
+    """What is in force."""
+
+
+class PodCondition(Condition):
+    last_probe_time: str | None = None
+
+
+class PodIP(KubeModel):
+    ip: str = ""
+
+
+class PodStatus(KubeModel):
+    observed_generation: int | None = None
+    phase: str | None = None
+    conditions: list[PodCondition] = Field(default_factory=list)
+    message: str | None = None
+    reason: str | None = None
+    nominated_node_name: str | None = None
+    host_ip: str | None = None
+    host_ips: list[PodIP] = Field(default_factory=list)
+    pod_ip: str | None = None
+    pod_ips: list[PodIP] = Field(default_factory=list)
+    start_time: str | None = None
+    init_container_statuses: list[ContainerStatus] = Field(default_factory=list)
+    container_statuses: list[ContainerStatus] = Field(default_factory=list)
+    ephemeral_container_statuses: list[ContainerStatus] = Field(default_factory=list)
+    qos_class: str | None = None
+    resize: str | None = None
+    allocated_resources: ResourceList = Field(default_factory=dict)
+    resources: ResourceRequirements | None = None
+
+    def condition(self, kind: str) -> PodCondition | None:
+        return next((item for item in self.conditions if item.type == kind), None)
+
+
+class Pod(KubeObject):
+    api_version: str = "v1"
+    kind: str = "Pod"
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
+
+
+class Taint(KubeModel):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(KubeModel):
+    pod_cidr: str | None = None
+    pod_cidrs: list[str] = Field(default_factory=list)
+    provider_id: str | None = None
+    unschedulable: bool | None = None
+    taints: list[Taint] = Field(default_factory=list)
+
+
+class NodeCondition(Condition):
+    last_heartbeat_time: str | None = None
+
+
+class NodeAddress(KubeModel):
+    type: str = ""
+    address: str = ""
+
+
+class NodeSystemInfo(KubeModel):
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
+    kubelet_version: str = ""
+    kube_proxy_version: str = ""
+    operating_system: str = ""
+    architecture: str = ""
+
+
+class ContainerImage(KubeModel):
+    names: list[str] = Field(default_factory=list)
+    size_bytes: int | None = None
+
+
+class NodeStatus(KubeModel):
+    capacity: ResourceList = Field(default_factory=dict)
+    allocatable: ResourceList = Field(default_factory=dict)
+    phase: str | None = None
+    conditions: list[NodeCondition] = Field(default_factory=list)
+    addresses: list[NodeAddress] = Field(default_factory=list)
+    daemon_endpoints: dict[str, Any] | None = None
+    node_info: NodeSystemInfo | None = None
+    images: list[ContainerImage] = Field(default_factory=list)
+
+    def condition(self, kind: str) -> NodeCondition | None:
+        return next((item for item in self.conditions if item.type == kind), None)
+
+
+class Node(KubeObject):
+    api_version: str = "v1"
+    kind: str = "Node"
+    spec: NodeSpec = Field(default_factory=NodeSpec)
+    status: NodeStatus = Field(default_factory=NodeStatus)
+
+
+class NamespaceSpec(KubeModel):
+    finalizers: list[str] = Field(default_factory=list)
+
+
+class NamespaceStatus(KubeModel):
+    phase: str | None = None
+    conditions: list[Condition] = Field(default_factory=list)
+
+
+class Namespace(KubeObject):
+    api_version: str = "v1"
+    kind: str = "Namespace"
+    spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
+    status: NamespaceStatus = Field(default_factory=NamespaceStatus)
+
+
+class ObjectReference(KubeModel):
+    api_version: str | None = None
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    field_path: str | None = None
+
+
+class EventSource(KubeModel):
+    component: str | None = None
+    host: str | None = None
+
+
+class Event(KubeObject):
+    api_version: str = "v1"
+    kind: str = "Event"
+    involved_object: ObjectReference = Field(default_factory=ObjectReference)
+    reason: str | None = None
+    message: str | None = None
+    source: EventSource | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: int | None = None
+    type: str | None = None
+    """`Normal` or `Warning`."""
+    event_time: str | None = None
+    action: str | None = None
+    series: dict[str, Any] | None = None
+    related: ObjectReference | None = None
+    reporting_component: str | None = None
+    reporting_instance: str | None = None
+
+
+class ConfigMap(KubeObject):
+    api_version: str = "v1"
+    kind: str = "ConfigMap"
+    data: dict[str, str] = Field(default_factory=dict)
+    binary_data: dict[str, str] = Field(default_factory=dict)
+    immutable: bool | None = None
+
+
+class Secret(KubeObject):
+    api_version: str = "v1"
+    kind: str = "Secret"
+    data: dict[str, str] = Field(default_factory=dict)
+    """Base64."""
+    string_data: dict[str, str] = Field(default_factory=dict)
+    """Write only: merged into `data` when stored."""
+    type: str | None = None
+    immutable: bool | None = None
+
+
+class ServiceAccount(KubeObject):
+    api_version: str = "v1"
+    kind: str = "ServiceAccount"
+    secrets: list[ObjectReference] = Field(default_factory=list)
+    image_pull_secrets: list[dict[str, Any]] = Field(default_factory=list)
+    automount_service_account_token: bool | None = None
+
+
+class LeaseSpec(KubeModel):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(KubeObject):
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+    spec: LeaseSpec = Field(default_factory=LeaseSpec)
+
+
+class Binding(KubeObject):
+    """Sent to a pod's `binding` subresource by a scheduler."""
+
+    api_version: str = "v1"
+    kind: str = "Binding"
+    target: ObjectReference = Field(default_factory=ObjectReference)

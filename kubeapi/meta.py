@@ -1,0 +1,157 @@
+"""The base of every Kubernetes-shaped object, and the metadata they share.
+
+Objects are pydantic models with Python names inside and Kubernetes names on the wire. Fields that a model does not
+declare survive a round trip, so that a newer client's fields are never lost on the way through hub and node. Timestamps
+stay RFC 3339 text (`kubeapi.clock` converts). Null and empty follow Go's `omitempty`: an unset field, an empty list and
+an empty map are not written; an empty *object* that was given (`emptyDir: {}`) is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+_SPECIAL = {
+    "pod_ip": "podIP",
+    "pod_ips": "podIPs",
+    "host_ip": "hostIP",
+    "host_ips": "hostIPs",
+    "host_pid": "hostPID",
+    "host_ipc": "hostIPC",
+    "container_id": "containerID",
+    "image_id": "imageID",
+    "pod_cidr": "podCIDR",
+    "pod_cidrs": "podCIDRs",
+    "provider_id": "providerID",
+    "machine_id": "machineID",
+    "system_uuid": "systemUUID",
+    "boot_id": "bootID",
+    "kubelet_port": "Port",
+}
+
+
+def camel(name: str) -> str:
+    """`resource_version` → `resourceVersion`, with Kubernetes' capital acronyms where it has them (`podIP`)."""
+    if name in _SPECIAL:
+        return _SPECIAL[name]
+    head, *tail = name.split("_")
+    return head + "".join(word[:1].upper() + word[1:] for word in tail)
+
+
+class KubeModel(BaseModel):
+    """Base of all types. Mutable; treat what came out of a store or cache as read-only and `copied()` it first."""
+
+    model_config = ConfigDict(
+        alias_generator=camel,
+        populate_by_name=True,
+        extra="allow",
+        defer_build=True,
+        protected_namespaces=(),
+    )
+
+    _wire: ClassVar[tuple[tuple[str, str], ...] | None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        """JSON null means "not set", as in Go."""
+        if isinstance(data, dict) and None in data.values():
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as JSON-ready data with Kubernetes' names."""
+        data: dict[str, Any] = {}
+        values = self.__dict__
+        for name, alias in self._fields():
+            value = values[name]
+            if value is None or (not value and isinstance(value, list | dict)):
+                continue
+            data[alias] = _plain(value)
+        for name, value in (self.__pydantic_extra__ or {}).items():
+            if value is not None:
+                data[name] = _plain(value)
+        return data
+
+    def to_json(self) -> bytes:
+        return orjson.dumps(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """Raises pydantic.ValidationError; `kubeapi.decode` turns that into the API server's words."""
+        return cls.model_validate(data)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Raises orjson.JSONDecodeError, pydantic.ValidationError."""
+        return cls.model_validate(orjson.loads(data))
+
+    def copied(self) -> Self:
+        """A deep copy that may be changed freely."""
+        return self.model_copy(deep=True)
+
+    @classmethod
+    def _fields(cls) -> tuple[tuple[str, str], ...]:
+        wire = cls.__dict__.get("_wire")
+        if wire is None:
+            wire = tuple((name, info.alias or name) for name, info in cls.model_fields.items())
+            cls._wire = wire
+        return wire
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, KubeModel):
+        return value.to_dict()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+class OwnerReference(KubeModel):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(KubeModel):
+    name: str = ""
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: list[OwnerReference] = Field(default_factory=list)
+    finalizers: list[str] = Field(default_factory=list)
+    managed_fields: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Condition(KubeModel):
+    """metav1.Condition; pod and node conditions add their own times."""
+
+    type: str
+    status: str = "Unknown"
+    """`True`, `False` or `Unknown`."""
+    observed_generation: int | None = None
+    last_transition_time: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class KubeObject(KubeModel):
+    """What has an identity: apiVersion, kind, metadata. Subclasses fix the first two as defaults."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)

@@ -1,0 +1,170 @@
+"""How a kind of object is declared to the API server: a new kind adds a `ResourceType`, not a handler.
+
+Everything generic (paths, verbs, storage, watch, tables, patches) follows from the declaration; what is particular to a
+kind is in its `Strategy`, whose functions are pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from kubeapi.errors import Cause
+from kubeapi.meta import KubeObject
+
+T = TypeVar("T", bound=KubeObject)
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+"""In the order discovery lists them."""
+
+Cell = str | int | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `kubectl get`. Priority 1 shows with `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    description: str = ""
+
+    def to_dict(self) -> dict[str, str | int]:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+NAME_COLUMN = Column("Name", format="name")
+AGE_COLUMN = Column("Age")
+
+
+def _age_only(obj: KubeObject, now: datetime) -> Sequence[Cell]:
+    from kubeapi.columns import age
+
+    return (obj.metadata.name, age(obj.metadata.creation_timestamp, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    columns: tuple[Column, ...] = (NAME_COLUMN, AGE_COLUMN)
+    cells: Callable[[T, datetime], Sequence[Cell]] = _age_only
+    """One row for one object, given now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    name: str
+    verbs: tuple[str, ...]
+    kind: str = ""
+    """What is sent and returned; empty = the parent's kind."""
+    group: str = ""
+    version: str = ""
+
+    @property
+    def writable_object(self) -> bool:
+        """Shows the parent object and takes PUT and PATCH of it (`status`, `resize`)."""
+        return "update" in self.verbs
+
+
+class Strategy(Generic[T]):
+    """What is particular to a kind. The hooks change the object they are given (always a private copy).
+
+    Order of a create: `default`, generic metadata, `prepare_create` (resets what clients may not set), `validate_create`.
+    Of an update: `default`, `prepare_update(new, old)`, `validate_update(new, old)`; of the subresources likewise.
+    Validation returns the causes of a 422, in the reference's order; other failures are raised as ApiError.
+    """
+
+    def default(self, obj: T) -> None:
+        """Fill in what was left out. Also applied to the result of a patch."""
+
+    def prepare_create(self, obj: T) -> None: ...
+
+    def validate_create(self, obj: T) -> Sequence[Cause]:
+        return ()
+
+    def prepare_update(self, new: T, old: T) -> None:
+        """Keep what an ordinary update may not touch (status, where it is a subresource), and set the generation."""
+
+    def validate_update(self, new: T, old: T) -> Sequence[Cause]:
+        return ()
+
+    def prepare_status_update(self, new: T, old: T) -> None: ...
+
+    def validate_status_update(self, new: T, old: T) -> Sequence[Cause]:
+        return ()
+
+    def prepare_subresource(self, name: str, new: T, old: T) -> T:
+        """For subresources other than `status` that take the object itself (`resize`): what to store for `new`."""
+        return new
+
+    def validate_subresource(self, name: str, new: T, old: T) -> Sequence[Cause]:
+        return ()
+
+    def grace_seconds(self, obj: T, asked: int | None) -> int:
+        """How long a deletion waits for its owner's confirmation; 0 = removed at once."""
+        return 0
+
+
+FieldGetter = Callable[[T], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType(Generic[T]):
+    model: type[T]
+    kind: str
+    plural: str
+    singular: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = VERBS
+    subresources: tuple[Subresource, ...] = ()
+    table: Table[T] = field(default_factory=Table)
+    fields: Mapping[str, FieldGetter[T]] = field(default_factory=dict)
+    """Field selectors beyond `metadata.name` and `metadata.namespace`."""
+    strategy: Strategy[T] = field(default_factory=Strategy)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key(self) -> str:
+        """Plural and group, as the metastore names it: `pods`, `leases.coordination.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((item for item in self.subresources if item.name == name), None)
+
+
+class Registry:
+    """All declared kinds."""
+
+    def __init__(self, *types: ResourceType[KubeObject]) -> None:
+        self._by_path = {(item.group, item.version, item.plural): item for item in types}
+        self._by_model = {item.model: item for item in types}
+        self._by_key = {item.key: item for item in types}
+
+    def __iter__(self) -> Iterator[ResourceType[KubeObject]]:
+        return iter(self._by_path.values())
+
+    def find(self, group: str, version: str, plural: str) -> ResourceType[KubeObject] | None:
+        return self._by_path.get((group, version, plural))
+
+    def by_key(self, key: str) -> ResourceType[KubeObject] | None:
+        """By the metastore's name (`pods`)."""
+        return self._by_key.get(key)
+
+    def of(self, model: type[T]) -> ResourceType[T]:
+        """The declaration of a model. Raises KeyError."""
+        return self._by_model[model]  # type: ignore[return-value]  # the map pairs each type with its own model
