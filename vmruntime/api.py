@@ -131,7 +131,8 @@ class ExitReason(StrEnum):
 class Exit:
     reason: ExitReason
     code: int
-    """The guest's own code where it reported one; else 0 for SHUTDOWN, 137 for KILLED/STOPPED by force, 143 asked, 255."""
+    """The guest's own code where it reported one; else 0 for SHUTDOWN, 137 for KILLED/STOPPED by force, 143
+    asked, 255."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +266,8 @@ class Runtime(Protocol):
         """The whole status, asking the guest (bounded, 5 s) where it answers. Raises VmNotFound, RuntimeUnavailable."""
 
     async def list(self) -> Sequence[VmStatus]:
-        """All VMs of this installation, without asking the guests (their fields are None). Raises RuntimeUnavailable."""
+        """All VMs of this installation, without asking the guests (their fields are None). Raises
+        RuntimeUnavailable."""
 
     def events(self) -> AsyncIterator[VmEvent]:
         """Hints, from now on. Never raises; bounded (an overflow becomes one RESYNC)."""
@@ -273,9 +275,7 @@ class Runtime(Protocol):
     def console(self, uuid: str, *, tail: int | None = None, follow: bool = False) -> AsyncIterator[bytes]:
         """The serial console's log, whole or its last `tail` lines. Raises VmNotFound."""
 
-    async def exec(
-        self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0
-    ) -> ExecResult:
+    async def exec(self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> ExecResult:
         """Run a program in the guest through its agent. Raises GuestUnavailable, VmNotFound."""
 
     async def close(self) -> None:
