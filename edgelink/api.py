@@ -91,6 +91,9 @@ class NodeFacts:
     cursor: Cursor | None
     high: int
     """The highest outbox number this store has ever given out."""
+    acked: int = 0
+    """The highest number known to be stored at the hub, written with the removal of those entries (`acknowledged`);
+    0 where unknown, and again after `new_identity`. A hub that holds less was restored from an older copy."""
 
 
 class NodeBackend(Protocol):
@@ -110,8 +113,8 @@ class NodeBackend(Protocol):
         """The hub has stored everything up to this number."""
 
     async def new_identity(self) -> None:
-        """This store is a copy (the hub holds higher numbers than it ever gave out): take a new store id and
-        enqueue every level again."""
+        """The hub's memory of this store is not ours: the store is a copy (the hub holds higher numbers than it ever
+        gave out), or the hub is another one or was restored. Take a new store id, enqueue every level again."""
 
     async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
         """Answer a stream (logs). Raises StreamRefused."""
