@@ -1,1 +1,1 @@
-"""Kubernetes-shaped types, quantities, validation, resize semantics: pure. `kubeapi.server` serves them over a store."""
+"""Kubernetes-shaped types, quantities, validation, resize semantics: pure. `kubeapi.server` serves them."""

@@ -7,7 +7,7 @@ the API server does when it defaults an object.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
@@ -58,6 +58,7 @@ class ContainerPort(KubeModel):
 
 
 class Container(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"volumeDevices", "restartPolicyRules", "stdin", "stdinOnce", "tty"})
     name: str = ""
     image: str = ""
     command: list[str] = Field(default_factory=list)
@@ -100,6 +101,13 @@ class Toleration(KubeModel):
 
 
 class PodSpec(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset(
+        {
+            "dnsConfig", "hostAliases", "hostIPC", "hostPID", "hostUsers", "hostnameOverride", "resourceClaims",
+            "schedulingGroup", "setHostnameAsFQDN", "shareProcessNamespace", "topologySpreadConstraints",
+            "virtualMachine", "workloadRef",
+        }
+    )  # fmt: skip
     containers: list[Container] = Field(default_factory=list)
     init_containers: list[Container] = Field(default_factory=list)
     ephemeral_containers: list[dict[str, Any]] = Field(default_factory=list)
@@ -162,6 +170,7 @@ class ContainerState(KubeModel):
 
 
 class ContainerStatus(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"allocatedResourcesStatus", "stopSignal", "user", "volumeMounts"})
     name: str = ""
     state: ContainerState | None = None
     last_state: ContainerState | None = None
@@ -186,6 +195,9 @@ class PodIP(KubeModel):
 
 
 class PodStatus(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset(
+        {"extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses", "resourceClaimStatuses"}
+    )
     observed_generation: int | None = None
     phase: str | None = None
     conditions: list[PodCondition] = Field(default_factory=list)
@@ -224,6 +236,7 @@ class Taint(KubeModel):
 
 
 class NodeSpec(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"configSource", "externalID"})
     pod_cidr: str | None = None
     pod_cidrs: list[str] = Field(default_factory=list)
     provider_id: str | None = None
@@ -241,6 +254,7 @@ class NodeAddress(KubeModel):
 
 
 class NodeSystemInfo(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"swap"})
     machine_id: str = ""
     system_uuid: str = ""
     boot_id: str = ""
@@ -259,6 +273,9 @@ class ContainerImage(KubeModel):
 
 
 class NodeStatus(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset(
+        {"config", "features", "runtimeHandlers", "volumesAttached", "volumesInUse"}
+    )
     capacity: ResourceList = Field(default_factory=dict)
     allocatable: ResourceList = Field(default_factory=dict)
     phase: str | None = None
@@ -267,6 +284,8 @@ class NodeStatus(KubeModel):
     daemon_endpoints: dict[str, Any] | None = None
     node_info: NodeSystemInfo | None = None
     images: list[ContainerImage] = Field(default_factory=list)
+    declared_features: list[str] = Field(default_factory=list)
+    """What the node can do beyond the baseline, e.g. `InPlacePodVerticalScalingInitContainers`."""
 
     def condition(self, kind: str) -> NodeCondition | None:
         return next((item for item in self.conditions if item.type == kind), None)
@@ -358,6 +377,7 @@ class ServiceAccount(KubeObject):
 
 
 class LeaseSpec(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"preferredHolder", "strategy"})
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None

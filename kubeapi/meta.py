@@ -51,7 +51,9 @@ class KubeModel(BaseModel):
         protected_namespaces=(),
     )
 
-    _wire: ClassVar[tuple[tuple[str, str], ...] | None] = None
+    also: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the real type that are kept but not declared here."""
+    _wire: ClassVar[tuple[tuple[str, str, bool], ...] | None] = None
 
     @model_validator(mode="before")
     @classmethod
@@ -65,9 +67,9 @@ class KubeModel(BaseModel):
         """The object as JSON-ready data with Kubernetes' names."""
         data: dict[str, Any] = {}
         values = self.__dict__
-        for name, alias in self._fields():
+        for name, alias, omit_empty in self._fields():
             value = values[name]
-            if value is None or (not value and isinstance(value, list | dict)):
+            if value is None or (omit_empty and not value):
                 continue
             data[alias] = _plain(value)
         for name, value in (self.__pydantic_extra__ or {}).items():
@@ -93,12 +95,21 @@ class KubeModel(BaseModel):
         return self.model_copy(deep=True)
 
     @classmethod
-    def _fields(cls) -> tuple[tuple[str, str], ...]:
-        wire = cls.__dict__.get("_wire")
+    def _fields(cls) -> tuple[tuple[str, str, bool], ...]:
+        """Name here, name on the wire, whether empty means unset (lists and maps that default to empty)."""
+        wire: tuple[tuple[str, str, bool], ...] | None = cls.__dict__.get("_wire")
         if wire is None:
-            wire = tuple((name, info.alias or name) for name, info in cls.model_fields.items())
+            wire = tuple(
+                (name, info.alias or name, info.default_factory in (list, dict))
+                for name, info in cls.model_fields.items()
+            )
             cls._wire = wire
         return wire
+
+    @classmethod
+    def known_fields(cls) -> frozenset[str]:
+        """Names on the wire, undeclared but legitimate ones (`also`) included: for strict field validation."""
+        return frozenset(alias for _, alias, _ in cls._fields()) | cls.also
 
 
 def _plain(value: Any) -> Any:
@@ -121,6 +132,7 @@ class OwnerReference(KubeModel):
 
 
 class ObjectMeta(KubeModel):
+    also: ClassVar[frozenset[str]] = frozenset({"selfLink", "clusterName"})
     name: str = ""
     generate_name: str | None = None
     namespace: str | None = None

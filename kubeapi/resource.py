@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from kubeapi.ages import age
 from kubeapi.errors import Cause
 from kubeapi.meta import KubeObject
 
@@ -47,8 +48,6 @@ AGE_COLUMN = Column("Age")
 
 
 def _age_only(obj: KubeObject, now: datetime) -> Sequence[Cell]:
-    from kubeapi.columns import age
-
     return (obj.metadata.name, age(obj.metadata.creation_timestamp, now))
 
 
@@ -77,7 +76,8 @@ class Subresource:
 class Strategy(Generic[T]):
     """What is particular to a kind. The hooks change the object they are given (always a private copy).
 
-    Order of a create: `default`, generic metadata, `prepare_create` (resets what clients may not set), `validate_create`.
+    Order of a create: `default`, generic metadata, `prepare_create` (resets what clients may not set),
+    `validate_create`.
     Of an update: `default`, `prepare_update(new, old)`, `validate_update(new, old)`; of the subresources likewise.
     Validation returns the causes of a 422, in the reference's order; other failures are raised as ApiError.
     """
