@@ -1,1 +1,1 @@
-"""The synchronisation protocol between hub and nodes over MQTT. Start at `edgelink.api`; docs/adr/0002 has the design."""
+"""The synchronisation protocol between hub and nodes over MQTT. Start at `edgelink.api`; design: docs/adr/0002."""
