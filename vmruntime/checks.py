@@ -69,14 +69,10 @@ def _check_memory(spec: VmSpec, image: Image) -> None:
     choose_base(spec.memory_base_mib, spec.memory_max_mib)
 
 
-def same_machine(one: VmSpec, other: VmSpec) -> bool:
-    """Whether `other` asks for the VM that `one` already made: all that cannot change while it runs is equal."""
-
-    def fixed(spec: VmSpec) -> tuple[object, ...]:
-        sizes = (spec.vcpus_max, spec.memory_base_mib, spec.memory_max_mib)
-        return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes)
-
-    return fixed(one) == fixed(other)
+def fixed_parts(spec: VmSpec) -> tuple[object, ...]:
+    """All of a spec that cannot change while the VM runs."""
+    sizes = (spec.vcpus_max, spec.memory_base_mib, spec.memory_max_mib)
+    return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes)
 
 
 def check_resize(name: str, size_mib: int, base_mib: int, max_mib: int) -> None:

@@ -90,7 +90,7 @@ class FakeRuntime:
         if known is not None and known.spec.owner.installation != self._installation:
             raise InvalidSpec(f"VM {spec.uuid} exists and is not ours")
         if known is not None and known.running:
-            if not checks.same_machine(known.spec, spec):
+            if checks.fixed_parts(known.spec) != checks.fixed_parts(spec):
                 raise InvalidSpec(f"VM {spec.name} runs with another spec; stop it before creating it anew")
             return
         self._host.vms[spec.uuid] = FakeVm(spec, boots=known.boots if known else 0)
