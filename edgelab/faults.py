@@ -103,7 +103,7 @@ def leftovers(ruleset: str, alive: frozenset[int]) -> list[str]:
 
 async def clean_leftovers() -> list[str]:
     """Remove the tables of dead labs, and say which. Without root or nft there are none of ours to remove."""
-    if os.geteuid() != 0 or _find_nft() is None:
+    if not can_cut():
         return []
     alive = frozenset(int(name) for name in os.listdir("/proc") if name.isdigit())
     dead = leftovers(await _nft("list", "tables"), alive)
@@ -115,6 +115,11 @@ async def clean_leftovers() -> list[str]:
 async def remove_table(table: str) -> None:
     """Adding it first makes removing what is not there no error."""
     await _nft("-f", "-", script=f"add table inet {table}\ndelete table inet {table}\n")
+
+
+def can_cut() -> bool:
+    """Whether this process may drop packets here."""
+    return os.geteuid() == 0 and _find_nft() is not None
 
 
 def require_nft() -> None:

@@ -115,6 +115,15 @@ def load(layout: Layout) -> LabFacts | None:
         raise StateError(f"cannot read {layout.facts}: {error.strerror}") from error
 
 
+def is_lab(layout: Layout) -> bool:
+    """Whether there is anything. Raises StateError for a directory that holds something, but no lab."""
+    if not layout.root.exists():
+        return False
+    if not layout.facts.exists() and any(layout.root.iterdir()):
+        raise StateError(f"{layout.root} is not a lab's state directory (it has no lab.json): not touching it")
+    return True
+
+
 def save(layout: Layout, facts: LabFacts) -> None:
     fresh = layout.facts.with_name("lab.json.new")
     fresh.touch(mode=0o600)
