@@ -1,8 +1,8 @@
 """Builds the guest bundle `copepod/micro` from distribution packages: their kernel, busybox and guest agent, our init.
 
-Nothing is compiled and nothing is installed: packages are downloaded by apt (which checks their signatures), unpacked, and
-the few files that a small guest needs go into an uncompressed initramfs (it boots faster so under emulation). The same
-packages give the same digest.
+Nothing is compiled and nothing is installed: packages are downloaded by apt (which checks their
+signatures), unpacked, and the few files that a small guest needs go into an uncompressed initramfs (it
+boots faster so under emulation). The same packages give the same digest.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def _build(store: ImageStore, scratch: Path, progress: Progress) -> Image:
     return image
 
 
-# -- packages -----------------------------------------------------------------------------------------------------------
+# -- packages
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _download(scratch: Path, progress: Progress) -> list[Path]:
@@ -168,14 +169,15 @@ def _run(argv: Sequence[str], *, cwd: Path | None = None, check: bool = True) ->
     return done.stdout
 
 
-# -- kernel -------------------------------------------------------------------------------------------------------------
+# -- kernel
+# -------------------------------------------------------------------------------------------------------------
 
 
 def decompress_kernel(image: bytes) -> bytes:
     """The ELF inside a bzImage, which QEMU starts directly (PVH): half a second sooner under emulation.
 
-    Where the payload lies is in the setup header (Documentation/x86/boot.rst); its last four bytes are its unpacked size.
-    An unknown compression is left as it is: the bzImage boots as well.
+    Where the payload lies is in the setup header (Documentation/x86/boot.rst); its last four bytes are its
+    unpacked size. An unknown compression is left as it is: the bzImage boots as well.
     """
     if image[0x202:0x206] != b"HdrS":
         raise BundleError(f"cannot build {MICRO_TAG}: the kernel package's image is not a bzImage")
@@ -200,7 +202,8 @@ _DECOMPRESSORS = (
 )
 
 
-# -- initramfs ----------------------------------------------------------------------------------------------------------
+# -- initramfs
+# ----------------------------------------------------------------------------------------------------------
 
 
 def _entries(tree: Path, version: str) -> Iterator[cpio.Entry]:

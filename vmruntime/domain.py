@@ -62,10 +62,10 @@ def domain_xml(spec: VmSpec, facts: HostFacts, record: Record | None = None) -> 
 def kernel_command_line(spec: VmSpec) -> str:
     """Every word here is there because something broke without it.
 
-    `swiotlb=noforce`: memory above 4 GiB makes Linux reserve 64 MiB of bounce buffer, which a small guest dies of (S-60).
-    `memhp_default_state`: plugged memory is not online by itself, and only movable memory can be given back.
-    `maxcpus`: all vCPUs are present from the start and the guest begins with those that are wanted; the rest wait.
-    `panic=-1`: a panic before the panic device is served reboots at once instead of hanging.
+    `swiotlb=noforce`: memory above 4 GiB makes Linux reserve 64 MiB of bounce buffer, which a small guest
+    dies of (S-60). `memhp_default_state`: plugged memory is not online by itself, and only movable memory
+    can be given back. `maxcpus`: all vCPUs are present from the start and the guest begins with those that
+    are wanted; the rest wait. `panic=-1`: a panic before the panic device is served reboots at once instead of hanging.
     """
     return (
         f"console=ttyS0 quiet panic=-1 swiotlb=noforce memhp_default_state=online_movable maxcpus={spec.vcpus_online}"

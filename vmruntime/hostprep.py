@@ -1,7 +1,8 @@
 """Finds, explains and (where it may) mends host settings that make libvirt slow or useless.
 
-The trap with /dev/kvm: libvirtd runs as root and sees the device, its QEMU user does not. libvirt then believes its cached
-capabilities wrong and probes QEMU again at each turn; one `create` takes over a minute (docs/vm-lore.md, number 2).
+The trap with /dev/kvm: libvirtd runs as root and sees the device, its QEMU user does not. libvirt then
+believes its cached capabilities wrong and probes QEMU again at each turn; one `create` takes over a minute
+(docs/vm-lore.md, number 2).
 """
 
 from __future__ import annotations

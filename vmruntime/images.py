@@ -41,7 +41,8 @@ def default_root() -> Path:
 
 
 class ImageStore:
-    """`root` None: the directory named by `COPEPOD_IMAGES`, else DEFAULT_ROOT. Blocking; small files but for hashing."""
+    """`root` None: the directory named by `COPEPOD_IMAGES`, else DEFAULT_ROOT. Blocking; small files but
+    for hashing."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or default_root()
