@@ -376,6 +376,26 @@ class ServiceAccount(KubeObject):
     automount_service_account_token: bool | None = None
 
 
+class LimitRangeItem(KubeModel):
+    type: str = ""
+    """`Container` or `Pod`."""
+    max: ResourceList = Field(default_factory=dict)
+    min: ResourceList = Field(default_factory=dict)
+    default: ResourceList = Field(default_factory=dict)
+    default_request: ResourceList = Field(default_factory=dict)
+    max_limit_request_ratio: ResourceList = Field(default_factory=dict)
+
+
+class LimitRangeSpec(KubeModel):
+    limits: list[LimitRangeItem] = Field(default_factory=list)
+
+
+class LimitRange(KubeObject):
+    api_version: str = "v1"
+    kind: str = "LimitRange"
+    spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
+
+
 class LeaseSpec(KubeModel):
     also: ClassVar[frozenset[str]] = frozenset({"preferredHolder", "strategy"})
     holder_identity: str | None = None

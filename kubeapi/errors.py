@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,11 +136,13 @@ def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(resource: str, name: str, message: str, group: str = "") -> ApiError:
+def forbidden(
+    resource: str, name: str, message: str, group: str = "", causes: Sequence[Mapping[str, Any]] = ()
+) -> ApiError:
     """Refused by admission or authorisation: `pods "p" is forbidden: …`."""
     label = qualified(resource, group)
     text = f'{label} "{name}" is forbidden: {message}' if name else f"{label} is forbidden: {message}"
-    return ApiError(403, "Forbidden", text, _subject(name, resource, group))
+    return ApiError(403, "Forbidden", text, _subject(name, resource, group, causes=list(causes)))
 
 
 def method_not_allowed() -> ApiError:

@@ -48,6 +48,7 @@ class KubeModel(BaseModel):
         populate_by_name=True,
         extra="allow",
         defer_build=True,
+        strict=True,
         protected_namespaces=(),
     )
 
