@@ -135,6 +135,8 @@ class Box:
             self.say(f"removed the link cuts of a lab that is gone ({table})")
         if not self.config.fake_vms:
             await realhost.prepare(self.say)
+        if faults.can_cut():  # cuts made from outside (`copepod link cut`) end with the lab, too
+            self._stack.push_async_callback(faults.remove_table, faults.table_name(os.getpid()))
         await self._start_broker()
         self.links = await self._make_links()
         await self._start_hub()
@@ -165,7 +167,6 @@ class Box:
             case Links.PACKETS:
                 faults.require_nft()
                 table = faults.table_name(os.getpid())
-                self._stack.push_async_callback(faults.remove_table, table)
                 return tuple(
                     NftLink(table, self.facts.address(name), self.facts.broker_port) for name in self.node_names
                 )

@@ -48,12 +48,12 @@ def read_kubeconfig(path: Path) -> Credential:
             certificate=base64.b64decode(user.get("client-certificate-data", ""))
             + base64.b64decode(user.get("client-key-data", "")),
         )
-    except (OSError, ValueError, KeyError, TypeError, LookupError, yaml.YAMLError) as error:
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError) as error:
         raise ApiUnavailable(f"{path} is not a kubeconfig we can use: {error!r}") from error
 
 
 def _named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    return next(entry for entry in entries if entry["name"] == name)
+    return {entry["name"]: entry for entry in entries}[name]
 
 
 def ready_nodes(listing: dict[str, Any]) -> frozenset[str]:
