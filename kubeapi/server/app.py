@@ -1,0 +1,121 @@
+"""The Kubernetes API over HTTP: routes, authentication, errors, and the server's lifetime. aiohttp stays in here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from kubeapi import errors
+from kubeapi.errors import ApiError
+from kubeapi.server import about, auth, framing
+from kubeapi.server.auth import Authenticator
+from kubeapi.server.handlers import USER, Server
+from kubeapi.server.logs import LogSource, NoLogs
+from kubeapi.server.namespaces import NamespaceJanitor
+from kubeapi.server.objects import StoreObjects
+from kubeapi.server.openapi import Documents
+from kubeapi.server.responses import answer, failure
+
+_log = logging.getLogger(__name__)
+
+_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+"""Answered to anybody."""
+_SHUTDOWN_SECONDS = 5.0
+_MAX_HEADER = 16 * 1024
+
+Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+AUTHENTICATOR: web.AppKey[Authenticator] = web.AppKey("authenticator", Authenticator)
+
+
+def create_app(
+    objects: StoreObjects,
+    authenticator: Authenticator,
+    *,
+    logs: LogSource | None = None,
+) -> web.Application:
+    """An application to `serve`. While it runs it also empties namespaces that are being deleted."""
+    server = Server(objects, logs or NoLogs())
+    app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
+    app[AUTHENTICATOR] = authenticator
+    about.add_routes(app, objects.registry, Documents(objects.registry))
+    app.router.add_route("*", "/{path:.*}", server.dispatch)
+    app.cleanup_ctx.append(_janitor(objects))
+
+    async def stop(_app: web.Application) -> None:
+        server.stopping.set()
+
+    app.on_shutdown.append(stop)
+    return app
+
+
+def _janitor(objects: StoreObjects) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def context(_app: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(NamespaceJanitor(objects).run(), name="namespace-janitor")
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    return context
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Next) -> web.StreamResponse:
+    """Whatever fails becomes a Status; what was not foreseen is logged and becomes a 500."""
+    try:
+        return await handler(request)
+    except ApiError as error:
+        return failure(request, error)
+    except web.HTTPRequestEntityTooLarge:
+        return failure(request, errors.too_large(f"limit is {framing.MAX_BODY}"))
+    except web.HTTPMethodNotAllowed:
+        return failure(request, errors.method_not_allowed())
+    except web.HTTPNotFound:
+        return failure(request, errors.path_not_found())
+    except web.HTTPException as error:
+        return failure(request, ApiError(error.status, "BadRequest", error.text or error.reason))
+    except (ConnectionError, asyncio.CancelledError):
+        raise  # the client has gone
+    except Exception as error:  # noqa: BLE001 (the route is where the unforeseen ends)
+        _log.exception("%s %s failed", request.method, request.path)
+        return failure(request, errors.internal(f"{type(error).__name__}: see the server's log"))
+
+
+@web.middleware
+async def _authenticated(request: web.Request, handler: Next) -> web.StreamResponse:
+    if request.path.split("/", 2)[1:2] and "/" + request.path.split("/", 2)[1] in _OPEN:
+        return await handler(request)
+    token = auth.bearer_token(request.headers.get("Authorization"))
+    user = request.app[AUTHENTICATOR].authenticate(token) if token else None
+    if user is None:
+        return answer(request, errors.unauthorized().to_dict(), 401)
+    request[USER] = user
+    return await handler(request)
+
+
+@asynccontextmanager
+async def serve(
+    app: web.Application, host: str = "127.0.0.1", port: int = 0, ssl_context: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve until the block ends; gives the bound port (`port` 0 = any free one)."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        max_line_size=_MAX_HEADER,
+        max_field_size=_MAX_HEADER,
+        auto_decompress=True,
+        handler_cancellation=True,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port, ssl_context=ssl_context)
+        await site.start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,73 @@
+"""What a DELETE request means for an object (pure): remove it now, mark it, or leave it as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import TypeVar
+
+from kubeapi import errors
+from kubeapi.clock import timestamp
+from kubeapi.core import Namespace
+from kubeapi.meta import KubeObject
+from kubeapi.resource import ResourceType
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    grace_seconds: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    dry_run: bool = False
+
+
+class Verdict(Enum):
+    REMOVE = "remove"
+    MARK = "mark"
+    """The object was changed: store it."""
+    KEEP = "keep"
+    """It is being deleted already, and this request changes nothing."""
+
+
+def check_preconditions(kind: str, obj: KubeObject, options: DeleteOptions) -> None:
+    """Raises ApiError 409."""
+    meta = obj.metadata
+    if options.uid is not None and options.uid != meta.uid:
+        raise errors.uid_mismatch(kind, meta.name, options.uid, meta.uid or "")
+    if options.resource_version is not None and options.resource_version != meta.resource_version:
+        raise errors.version_mismatch(kind, meta.name, options.resource_version, meta.resource_version or "")
+
+
+def held(obj: KubeObject) -> bool:
+    """Whether finalizers keep it, a namespace's own (`spec.finalizers`) among them."""
+    return bool(obj.metadata.finalizers) or (isinstance(obj, Namespace) and bool(obj.spec.finalizers))
+
+
+def released(obj: KubeObject) -> bool:
+    """Marked, and nothing waits for it any more: an update that brought this about removes the object."""
+    meta = obj.metadata
+    return meta.deletion_timestamp is not None and not held(obj) and not meta.deletion_grace_period_seconds
+
+
+def plan(resource: ResourceType[T], obj: T, options: DeleteOptions, now: datetime) -> Verdict:
+    """Decides, and marks `obj` where that is the verdict. Raises ApiError 409."""
+    check_preconditions(resource.kind, obj, options)
+    asked = options.grace_seconds
+    if asked is not None and asked < 0:
+        asked = 1  # as the reference reads a negative period
+    grace = resource.strategy.grace_seconds(obj, asked)
+    meta = obj.metadata
+    if grace <= 0 and not held(obj):
+        return Verdict.REMOVE
+    if meta.deletion_timestamp is not None and grace >= (meta.deletion_grace_period_seconds or 0):
+        return Verdict.KEEP
+    if meta.deletion_timestamp is None and meta.generation:
+        meta.generation += 1
+    meta.deletion_timestamp = timestamp(now + timedelta(seconds=grace))
+    meta.deletion_grace_period_seconds = grace
+    if isinstance(obj, Namespace):
+        obj.status.phase = "Terminating"
+    return Verdict.MARK

@@ -1,0 +1,220 @@
+"""One handler per verb, the same for every declared kind: parse, act on the objects, render."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from kubeapi import errors
+from kubeapi.meta import KubeObject
+from kubeapi.resource import ResourceType
+from kubeapi.server import bodies, extras, listing, negotiation, patching, paths, podhandlers, queries, selection
+from kubeapi.server.auth import User
+from kubeapi.server.entities import Entity
+from kubeapi.server.extras import ExtraResource
+from kubeapi.server.logs import LogSource, NoLogs
+from kubeapi.server.objects import StoreObjects
+from kubeapi.server.paths import Target
+from kubeapi.server.rendering import ListMeta, Renderer
+from kubeapi.server.responses import NO_CACHE, answer, warnings
+from kubeapi.server.watching import WatchStream
+
+USER: web.RequestKey[User] = web.RequestKey("user", User)
+_CLIENT_STALL_SECONDS = 60.0
+"""A watcher that takes no bytes for so long is cut off."""
+_RETURN_DELETED = frozenset({"pods", "serviceaccounts", "persistentvolumeclaims", "services"})
+"""Kinds whose deletion is answered with the object; of the others with a Status (as in the reference)."""
+
+Kind = ResourceType[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the handlers work with."""
+
+    objects: StoreObjects
+    logs: LogSource = field(default_factory=NoLogs)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends watches and followed logs when the server goes down."""
+
+    async def dispatch(self, request: web.Request) -> web.StreamResponse:
+        """Everything below /api/v1 and /apis/<group>/<version>."""
+        target = paths.parse(request.rel_url.raw_path)
+        if target is None:
+            raise errors.path_not_found()
+        resource = self.objects.registry.find(target.group, target.version, target.plural)
+        if resource is None:
+            extra = extras.find(target.group, target.version, target.plural)
+            if extra is None or target.name:
+                raise errors.path_not_found()
+            return await self._review(request, extra)
+        if bool(target.namespace) and not resource.namespaced:
+            raise errors.path_not_found()
+        if target.name and resource.namespaced and not target.namespace:
+            raise errors.path_not_found()
+        if target.subresource:
+            return await self._subresource(request, resource, target)
+        verbs = _ITEM if target.name else _COLLECTION
+        verb, handler = verbs.get(request.method, ("", None))
+        if verb == "list" and queries.is_watch(request.query):
+            verb, handler = "watch", Server.watch
+        if handler is None or verb not in resource.verbs:
+            raise errors.method_not_allowed()
+        return await handler(self, request, resource, target)
+
+    async def _subresource(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        sub = resource.subresource(target.subresource)
+        if sub is None:
+            raise errors.path_not_found()
+        verb, handler = _ITEM.get(request.method, ("create" if request.method == "POST" else "", None))
+        if verb not in sub.verbs:
+            raise errors.method_not_allowed()
+        if sub.writable_object and handler is not None:
+            return await handler(self, request, resource, target)
+        special = podhandlers.find(resource.key, sub.name)
+        if special is None:
+            raise errors.method_not_allowed()
+        return await special(self, request, target)
+
+    # Reading
+
+    async def get(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        representation = accepted(request)
+        entity = await self.objects.read(resource, target.namespace, target.name)
+        return answer(request, self._renderer(request, resource).one(entity), as_yaml=representation.yaml)
+
+    async def list_(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        representation = accepted(request)
+        options = queries.list_options(request.query)
+        chosen = selection.parse(resource, target.namespace, options.label_selector, options.field_selector)
+        page = await listing.page(self.objects, resource, chosen, options)
+        data = self._renderer(request, resource).list(page.entities, page.meta)
+        return answer(request, data, as_yaml=representation.yaml)
+
+    async def watch(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        renderer = self._renderer(request, resource)
+        options = queries.watch_options(request.query)
+        chosen = selection.parse(resource, target.namespace, options.label_selector, options.field_selector)
+        stream = WatchStream(self.objects, resource, chosen, renderer, options)
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": NO_CACHE})
+        await response.prepare(request)
+        async for line in stream.lines(self.stopping):
+            try:
+                async with asyncio.timeout(_CLIENT_STALL_SECONDS):
+                    await response.write(line)
+            except TimeoutError:
+                if request.transport:
+                    request.transport.abort()
+                break
+        return response
+
+    # Writing
+
+    async def create(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        options = queries.write_options(request.query)
+        body, kind = await request.read(), request.headers.get("Content-Type")
+        obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
+        stored = await self.objects.create_object(resource, obj, dry_run=options.dry_run)
+        return self._object(request, resource, stored, 201, notes)
+
+    async def update(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        options = queries.write_options(request.query)
+        body, kind = await request.read(), request.headers.get("Content-Type")
+        obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
+        bodies.check_name(obj, target)
+        stored = await self.objects.replace_object(resource, obj, target.subresource, dry_run=options.dry_run)
+        return self._object(request, resource, stored, 200, notes)
+
+    async def patch(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        options = queries.write_options(request.query)
+        body = await request.read()
+        patch = patching.Patch(request.headers.get("Content-Type", ""), body, options.field_validation)
+        stored = await self.objects.change(
+            resource, target.namespace, target.name, patch.apply, target.subresource, dry_run=options.dry_run
+        )
+        return self._object(request, resource, stored, 200, patch.warnings)
+
+    async def delete(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        body, kind = await request.read(), request.headers.get("Content-Type")
+        options = bodies.delete_options(request.query, body, kind)
+        deleted = await self.objects.delete_object(resource, target.namespace, target.name, options)
+        if not deleted.gone or resource.plural in _RETURN_DELETED:
+            return self._object(request, resource, deleted.obj, 200, [])
+        details = {
+            "name": target.name,
+            "group": resource.group,
+            "kind": resource.plural,
+            "uid": deleted.obj.metadata.uid,
+        }
+        return answer(request, errors.success(details={key: value for key, value in details.items() if value}))
+
+    async def delete_collection(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
+        body, kind = await request.read(), request.headers.get("Content-Type")
+        options = bodies.delete_options(request.query, body, kind)
+        wanted = queries.list_options(request.query)
+        chosen = selection.parse(resource, target.namespace, wanted.label_selector, wanted.field_selector)
+        page = await listing.page(self.objects, resource, chosen, wanted)
+        deleted = []
+        for entity in page.entities:
+            key = entity.row.key
+            try:
+                result = await self.objects.delete_object(resource, key.namespace, key.name, options)
+            except errors.ApiError as error:
+                if error.code != 404:  # another request was faster
+                    raise
+            else:
+                deleted.append(Entity.of_object(resource, result.obj))
+        meta = ListMeta(self.objects.store.revision)
+        return answer(request, self._renderer(request, resource).list(deleted, meta))
+
+    # Helpers
+
+    def _renderer(self, request: web.Request, resource: Kind) -> Renderer:
+        include = request.query.get("includeObject", "")
+        return Renderer(resource, accepted(request), self.objects.clock.now(), include)
+
+    def _object(
+        self, request: web.Request, resource: Kind, obj: KubeObject, status: int, notes: Sequence[str]
+    ) -> web.StreamResponse:
+        data = self._renderer(request, resource).one(Entity.of_object(resource, obj))
+        response = answer(request, data, status, as_yaml=accepted(request).yaml)
+        for name, value in warnings(notes):
+            response.headers.add(name, value)
+        return response
+
+    async def _review(self, request: web.Request, extra: ExtraResource) -> web.StreamResponse:
+        if request.method != "POST":
+            raise errors.method_not_allowed()
+        review = bodies.parse_mapping(await request.read(), request.headers.get("Content-Type"), extra.kind)
+        status = extra.answer(review, request[USER])
+        identity = {"kind": extra.kind, "apiVersion": f"{extra.group}/{extra.version}", "metadata": {}}
+        return answer(request, {**review, **identity, "status": status}, 201)
+
+
+Handler = Callable[[Server, web.Request, Kind, Target], Awaitable[web.StreamResponse]]
+
+_COLLECTION: dict[str, tuple[str, Handler | None]] = {
+    "GET": ("list", Server.list_),
+    "HEAD": ("list", Server.list_),
+    "POST": ("create", Server.create),
+    "DELETE": ("deletecollection", Server.delete_collection),
+}
+_ITEM: dict[str, tuple[str, Handler | None]] = {
+    "GET": ("get", Server.get),
+    "HEAD": ("get", Server.get),
+    "PUT": ("update", Server.update),
+    "PATCH": ("patch", Server.patch),
+    "DELETE": ("delete", Server.delete),
+}
+
+
+def accepted(request: web.Request) -> negotiation.Representation:
+    """Raises ApiError 406."""
+    found = negotiation.choose(request.headers.get("Accept"))
+    if found is None:
+        raise errors.not_acceptable()
+    return found

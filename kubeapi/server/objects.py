@@ -1,0 +1,362 @@
+"""Objects over the store: what create, update and delete mean, for every declared kind alike.
+
+`StoreObjects` implements `kubeapi.objects.Objects` for controllers, and offers the HTTP handlers the same operations
+with their options (dry run, subresources, preconditions). Every change is a compare-and-swap on the row's revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kubeapi import errors
+from kubeapi.clock import Clock, timestamp
+from kubeapi.core import Namespace, Pod
+from kubeapi.errors import ApiError, Cause
+from kubeapi.meta import KubeObject
+from kubeapi.objects import Listing, WatchEvent, WatchEventType
+from kubeapi.resource import Registry, ResourceType
+from kubeapi.server import binding, deletion
+from kubeapi.server.admitting import Admission
+from kubeapi.server.deletion import DeleteOptions, Verdict
+from kubeapi.server.entities import Entities, Entity, encode, encode_put, key_of
+from kubeapi.server.names import generated_name
+from metastore.api import (
+    Change,
+    ChangeType,
+    Compacted,
+    Conflict,
+    Delete,
+    NotFound,
+    Op,
+    Put,
+    Row,
+    Store,
+    StoreError,
+    UidMismatch,
+    Unavailable,
+    Watch,
+)
+
+T = TypeVar("T", bound=KubeObject)
+
+_ATTEMPTS = 10
+"""Of a read-change-write against concurrent writers, before the client is told to retry."""
+_NAME_ATTEMPTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    entities: tuple[Entity[T], ...]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted(Generic[T]):
+    obj: T
+    """As it was last, or as it is now where it is not gone yet."""
+    gone: bool
+
+
+class StoreObjects:
+    def __init__(self, store: Store, registry: Registry, clock: Clock, new_uid: Callable[[], str]) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+        self._new_uid = new_uid
+        self.entities = Entities()
+        self._admission = Admission(self)
+
+    # kubeapi.objects.Objects
+
+    async def get(self, model: type[T], namespace: str | None, name: str) -> T:
+        return (await self.read(self.registry.of(model), namespace, name)).copied()
+
+    async def list(self, model: type[T], namespace: str | None = None) -> Listing[T]:
+        page = await self.page(self.registry.of(model), namespace)
+        return Listing(tuple(entity.copied() for entity in page.entities), str(page.revision))
+
+    async def watch(
+        self, model: type[T], resource_version: str, namespace: str | None = None
+    ) -> AsyncIterator[WatchEvent[T]]:
+        resource = self.registry.of(model)
+        watch = self.open_watch(resource, int(resource_version))
+        try:
+            with _store_errors():
+                async for change in watch:
+                    if not namespace or change.row.key.namespace == namespace:
+                        yield self._event(resource, change)
+        finally:
+            watch.close()
+
+    async def create(self, obj: T) -> T:
+        return await self.create_object(self.registry.of(type(obj)), obj)
+
+    async def update(self, obj: T) -> T:
+        return await self.replace_object(self.registry.of(type(obj)), obj)
+
+    async def update_status(self, obj: T) -> T:
+        return await self.replace_object(self.registry.of(type(obj)), obj, "status")
+
+    async def bind(self, namespace: str, name: str, node: str, *, uid: str | None = None) -> None:
+        await self.bind_pod(namespace, name, binding.Target(node, uid))
+
+    async def delete(
+        self,
+        model: type[T],
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> None:
+        options = DeleteOptions(grace_seconds=grace_seconds, uid=uid)
+        await self.delete_object(self.registry.of(model), namespace, name, options)
+
+    def encode_put(self, obj: KubeObject, expect: int | None) -> Put:
+        """For a commit that writes an object together with other things. No defaulting or validation happens here."""
+        return encode_put(self.registry.of(type(obj)), obj, expect)
+
+    # Reading
+
+    async def read(self, resource: ResourceType[T], namespace: str | None, name: str) -> Entity[T]:
+        """Raises ApiError 404."""
+        with _store_errors():
+            row = await self.store.get(key_of(resource, namespace, name))
+        if row is None:
+            raise errors.not_found(resource.plural, name, resource.group)
+        return self.entities.of(resource, row)
+
+    async def page(self, resource: ResourceType[T], namespace: str | None = None, *, at: int | None = None) -> Page[T]:
+        """All objects of a kind, as they are or as they were. Raises metastore.api.Compacted if that past is gone."""
+        scope = namespace or None if resource.namespaced else None
+        with _store_errors(passing=Compacted):
+            listing = await self.store.list(resource.key, scope, at=at)
+        return Page(tuple(self.entities.of(resource, row) for row in listing.rows), listing.revision)
+
+    def open_watch(self, resource: ResourceType[Any], after: int) -> Watch:
+        """Raises ApiError 410."""
+        with _store_errors():
+            return self.store.watch(after, frozenset({resource.key}))
+
+    def _event(self, resource: ResourceType[T], change: Change) -> WatchEvent[T]:
+        obj = self.entities.of(resource, change.row).copied()
+        if change.type is ChangeType.DELETE:
+            return WatchEvent(WatchEventType.DELETED, obj)
+        created = change.row.created == change.row.revision
+        return WatchEvent(WatchEventType.ADDED if created else WatchEventType.MODIFIED, obj)
+
+    # Writing
+
+    async def create_object(self, resource: ResourceType[T], obj: T, *, dry_run: bool = False) -> T:
+        """`obj` stays as it is; the answer is what was stored. Raises ApiError 400, 403, 404, 409, 422."""
+        obj = obj.copied()
+        if obj.metadata.resource_version:
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        if resource.namespaced:
+            await self._require_namespace(resource, obj)
+        else:
+            obj.metadata.namespace = None
+        prefix = obj.metadata.generate_name if not obj.metadata.name else None
+        for attempt in range(_NAME_ATTEMPTS):
+            if prefix:
+                obj.metadata.name = generated_name(prefix, self._new_uid())
+            try:
+                return await self._insert(resource, obj.copied(), dry_run)
+            except ApiError as error:
+                if not prefix or error.reason != "AlreadyExists" or attempt == _NAME_ATTEMPTS - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _insert(self, resource: ResourceType[T], obj: T, dry_run: bool) -> T:
+        meta = obj.metadata
+        meta.uid = self._new_uid()
+        meta.creation_timestamp = timestamp(self.clock.now())
+        meta.deletion_timestamp = meta.deletion_grace_period_seconds = meta.generation = None
+        meta.managed_fields = []
+        resource.strategy.default(obj)
+        await self._admission.complete(obj)
+        resource.strategy.prepare_create(obj)
+        _refuse(resource, obj, resource.strategy.validate_create(obj))
+        await self._admission.admit("", obj, None)
+        put = encode_put(resource, obj, 0)
+        with _store_errors(passing=Conflict):
+            try:
+                if not dry_run:
+                    return self._stored(resource, await self._commit_one(put))
+                taken = await self.store.get(put.key)
+            except Conflict as error:
+                raise errors.already_exists(resource.plural, meta.name, resource.group) from error
+        if taken:
+            raise errors.already_exists(resource.plural, meta.name, resource.group)
+        return obj
+
+    async def _require_namespace(self, resource: ResourceType[T], obj: T) -> None:
+        name = obj.metadata.namespace or ""
+        if not name:
+            raise errors.bad_request("an object of this kind needs a namespace")
+        namespace = (await self.read(self.registry.of(Namespace), None, name)).obj
+        if namespace.metadata.deletion_timestamp:
+            error = errors.forbidden(
+                resource.plural,
+                obj.metadata.name or obj.metadata.generate_name or "",
+                f"unable to create new content in namespace {name} because it is being terminated",
+                resource.group,
+            )
+            cause = Cause("NamespaceTerminating", f"namespace {name} is being terminated", "metadata.namespace")
+            error.details = {**(error.details or {}), "causes": [cause.to_dict()]}
+            raise error
+
+    async def replace_object(
+        self, resource: ResourceType[T], obj: T, subresource: str = "", *, dry_run: bool = False
+    ) -> T:
+        """PUT: `obj` in place of what is there. A resourceVersion or UID that is set must match (409)."""
+
+        def instead(current: T) -> T:
+            _check_identity(resource, obj, current)
+            return obj.copied()
+
+        meta = obj.metadata
+        return await self.change(resource, meta.namespace, meta.name, instead, subresource, dry_run=dry_run)
+
+    async def change(
+        self,
+        resource: ResourceType[T],
+        namespace: str | None,
+        name: str,
+        edit: Callable[[T], T],
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> T:
+        """Read, edit, admit, write; again from the start when another writer came between.
+
+        `edit` gets a private copy and returns the wish. A wish whose resourceVersion is not the current one is a
+        conflict (409). What changes nothing is not written.
+        """
+        for _ in range(_ATTEMPTS):
+            entity = await self.read(resource, namespace, name)
+            old = entity.obj
+            wish = edit(entity.copied())
+            _check_identity(resource, wish, old)
+            new = _prepared(resource, subresource, wish, old)
+            await self._admission.admit(subresource, new, old)
+            value = encode(new)
+            if dry_run or value == entity.row.value:
+                new.metadata.resource_version = old.metadata.resource_version
+                return new
+            op = self._write(resource, new, entity.row)
+            try:
+                with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
+                    return self._stored(resource, await self._commit_one(op))
+            except (Conflict, NotFound, UidMismatch):
+                continue
+        raise errors.conflict(resource.plural, name, group=resource.group)
+
+    def _write(self, resource: ResourceType[T], new: T, row: Row) -> Op:
+        if deletion.released(new):
+            return Delete(row.key, expect=row.revision, uid=row.uid)
+        return Put(row.key, row.uid, encode(new), row.revision)
+
+    async def bind_pod(self, namespace: str, name: str, target: binding.Target, *, dry_run: bool = False) -> None:
+        """Raises ApiError 404, 409."""
+        now = self.clock.now()
+
+        def bound(pod: Pod) -> Pod:
+            return binding.bound(pod, target, now)
+
+        await self.change(self.registry.of(Pod), namespace, name, bound, binding.SUBRESOURCE, dry_run=dry_run)
+
+    async def delete_object(
+        self, resource: ResourceType[T], namespace: str | None, name: str, options: DeleteOptions
+    ) -> Deleted[T]:
+        """Raises ApiError 404, 409."""
+        for _ in range(_ATTEMPTS):
+            entity = await self.read(resource, namespace, name)
+            row, obj = entity.row, entity.copied()
+            verdict = deletion.plan(resource, obj, options, self.clock.now())
+            if verdict is Verdict.KEEP or options.dry_run:
+                return Deleted(obj, gone=verdict is Verdict.REMOVE)
+            op: Op = Put(row.key, row.uid, encode(obj), row.revision)
+            if verdict is Verdict.REMOVE:
+                op = Delete(row.key, expect=row.revision, uid=row.uid)
+            try:
+                with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
+                    change = await self._commit_one(op)
+            except (Conflict, NotFound, UidMismatch):
+                continue
+            return Deleted(self._stored(resource, change), gone=verdict is Verdict.REMOVE)
+        raise errors.conflict(resource.plural, name, group=resource.group)
+
+    async def _commit_one(self, op: Op) -> Change:
+        return (await self.store.commit(op)).changes[0]
+
+    def _stored(self, resource: ResourceType[T], change: Change) -> T:
+        return self.entities.of(resource, change.row).copied()
+
+
+def _check_identity(resource: ResourceType[T], wish: T, current: T) -> None:
+    wanted, found = wish.metadata, current.metadata
+    if wanted.uid and wanted.uid != found.uid:
+        message = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {found.uid}"
+        raise errors.conflict(resource.plural, found.name, message, resource.group)
+    if wanted.resource_version and wanted.resource_version != found.resource_version:
+        raise errors.conflict(resource.plural, found.name, group=resource.group)
+
+
+def _prepared(resource: ResourceType[T], subresource: str, new: T, old: T) -> T:
+    """What may be stored for the wish `new`. Raises ApiError 422."""
+    _keep_system_metadata(new, old)
+    strategy = resource.strategy
+    if subresource == binding.SUBRESOURCE:
+        return new
+    if subresource:
+        _keep_all_metadata(new, old)
+    strategy.default(new)
+    if not subresource:
+        strategy.prepare_update(new, old)
+        _refuse(resource, new, strategy.validate_update(new, old))
+    elif subresource == "status":
+        strategy.prepare_status_update(new, old)
+        _refuse(resource, new, strategy.validate_status_update(new, old))
+    else:
+        new = strategy.prepare_subresource(subresource, new, old)
+        _refuse(resource, new, strategy.validate_subresource(subresource, new, old))
+    return new
+
+
+def _keep_system_metadata(new: T, old: T) -> None:
+    """What only the server sets."""
+    kept, was = new.metadata, old.metadata
+    kept.name, kept.namespace, kept.uid = was.name, was.namespace, was.uid
+    kept.generate_name = was.generate_name
+    kept.creation_timestamp = was.creation_timestamp
+    kept.deletion_timestamp = was.deletion_timestamp
+    kept.deletion_grace_period_seconds = was.deletion_grace_period_seconds
+    kept.generation = was.generation
+    kept.managed_fields = was.managed_fields
+
+
+def _keep_all_metadata(new: T, old: T) -> None:
+    """A subresource changes its own part only; the reference lets `status` change labels and annotations, too."""
+    new.metadata = old.metadata.copied()
+
+
+def _refuse(resource: ResourceType[T], obj: T, causes: Any) -> None:
+    if causes:
+        raise errors.invalid(resource.kind, obj.metadata.name, causes, resource.group)
+
+
+@contextmanager
+def _store_errors(passing: type[StoreError] | tuple[type[StoreError], ...] = ()) -> Iterator[None]:
+    """The store's failures as API errors, but for those that the caller handles itself."""
+    try:
+        yield
+    except passing:
+        raise
+    except Compacted as error:
+        raise errors.gone(error.asked, error.oldest) from error
+    except Unavailable as error:
+        raise errors.unavailable(f"the store cannot be written or read now: {error}") from error

@@ -1,0 +1,178 @@
+"""OpenAPI v3 documents generated from the declared kinds: what `kubectl apply`, `create` and `explain` read (pure)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from kubeapi.resource import Registry, ResourceType
+from kubeapi.server.discovery import group_versions
+from kubeapi.strategic import MERGE_KEYS
+
+_REF = "#/components/schemas/"
+_META_TYPES = frozenset({"ObjectMeta", "OwnerReference", "Condition"})
+_WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+Schema = dict[str, Any]
+
+
+class Documents:
+    """One document per group and version, made when first asked for."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._documents: dict[str, Schema] = {}
+
+    def index(self) -> Schema:
+        paths = {}
+        for group, version in group_versions(self._registry):
+            path = _path(group, version)
+            digest = hashlib.sha512(orjson.dumps(self.document(path))).hexdigest().upper()
+            paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return {"paths": paths}
+
+    def document(self, path: str) -> Schema | None:
+        """`api/v1`, `apis/apps/v1`."""
+        for group, version in group_versions(self._registry):
+            if path == _path(group, version):
+                if path not in self._documents:
+                    self._documents[path] = _document(self._registry, group, version)
+                return self._documents[path]
+        return None
+
+
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _document(registry: Registry, group: str, version: str) -> Schema:
+    paths: Schema = {}
+    schemas: Schema = {}
+    for item in registry:
+        if (item.group, item.version) == (group, version):
+            paths |= _paths(item)
+            schemas |= _schemas(item)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.36.2+copepod"},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+# Paths
+
+
+def _paths(item: ResourceType[Any]) -> Schema:
+    base = f"/{_path(item.group, item.version)}"
+    collection = f"{base}/namespaces/{{namespace}}/{item.plural}" if item.namespaced else f"{base}/{item.plural}"
+    paths: Schema = {
+        collection: _operations(item, {"get": "list", "post": "create", "delete": "deletecollection"}),
+        f"{collection}/{{name}}": _operations(
+            item, {"get": "get", "put": "update", "patch": "patch", "delete": "delete"}
+        ),
+    }
+    for sub in item.subresources:
+        if sub.writable_object:
+            methods = {"get": "get", "put": "update", "patch": "patch"}
+            paths[f"{collection}/{{name}}/{sub.name}"] = _operations(item, methods)
+    if item.namespaced:
+        paths[f"{base}/{item.plural}"] = _operations(item, {"get": "list"})
+    for path, operations in paths.items():
+        operations["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"{(\w+)}", path)
+        ]
+    return paths
+
+
+def _operations(item: ResourceType[Any], methods: dict[str, str]) -> Schema:
+    return {method: _operation(item, method, verb) for method, verb in methods.items()}
+
+
+def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
+    reference = {"$ref": _REF + _full_name(item, item.kind)}
+    operation: Schema = {
+        "tags": [f"{item.group or 'core'}_{item.version}"],
+        "operationId": f"{verb}{item.group.partition('.')[0].title() or 'Core'}{item.version.title()}{item.kind}",
+        "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
+        "x-kubernetes-group-version-kind": {"group": item.group, "version": item.version, "kind": item.kind},
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
+    }
+    if method in ("post", "put", "patch"):
+        types = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
+        body = {"type": "object"} if method == "patch" else reference
+        operation["requestBody"] = {"content": {kind: {"schema": body} for kind in types}, "required": True}
+        operation["parameters"] = [
+            {"name": name, "in": "query", "schema": {"type": "string"}} for name in _WRITE_PARAMETERS
+        ]
+    return operation
+
+
+# Schemas
+
+
+def _schemas(item: ResourceType[Any]) -> Schema:
+    root, definitions = _pydantic_schema(item.model)
+    names = {name: _full_name(item, name) for name in (*definitions, item.kind)}
+    schemas = {names[name]: _clean(schema, names) for name, schema in {**definitions, item.kind: root}.items()}
+    schemas[names[item.kind]]["x-kubernetes-group-version-kind"] = [
+        {"group": item.group, "version": item.version, "kind": item.kind}
+    ]
+    return schemas
+
+
+def _pydantic_schema(model: type[BaseModel]) -> tuple[Schema, Schema]:
+    schema = model.model_json_schema(by_alias=True, ref_template="{model}")
+    return schema, schema.pop("$defs", {})
+
+
+def _full_name(item: ResourceType[Any], name: str) -> str:
+    """As the reference names its types: `io.k8s.api.core.v1.Pod`."""
+    if name in _META_TYPES:
+        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{name}"
+    return f"io.k8s.api.{item.group.partition('.')[0] or 'core'}.{item.version}.{name}"
+
+
+def _clean(schema: Schema, names: dict[str, str]) -> Schema:
+    """JSON Schema as OpenAPI 3.0 wants it: no null types, references by full name; and how lists are merged."""
+    if "$ref" in schema:
+        return _reference(schema, names)
+    alternatives = [part for part in schema.get("anyOf", ()) if part.get("type") != "null"]
+    if alternatives:
+        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default", "title")}
+        first = _clean(alternatives[0], names) if len(alternatives) == 1 else {}
+        return {**first, **rest}
+    cleaned: Schema = {key: schema[key] for key in ("type", "description", "format", "enum") if key in schema}
+    if "default" in schema and schema["default"] not in ({}, [], None):
+        cleaned["default"] = schema["default"]
+    if "items" in schema:
+        cleaned["items"] = _clean(schema["items"], names)
+    if isinstance(schema.get("additionalProperties"), dict):
+        cleaned["additionalProperties"] = _clean(schema["additionalProperties"], names)
+    if "properties" in schema:
+        cleaned["properties"] = {name: _property(name, part, names) for name, part in schema["properties"].items()}
+    return cleaned
+
+
+def _reference(schema: Schema, names: dict[str, str]) -> Schema:
+    rest = {key: schema[key] for key in ("description",) if key in schema}
+    return {"allOf": [{"$ref": _REF + names[schema["$ref"]]}], **rest}
+
+
+def _property(name: str, schema: Schema, names: dict[str, str]) -> Schema:
+    cleaned = _clean(schema, names)
+    key = MERGE_KEYS.get(name)
+    if cleaned.get("type") == "array" and key:
+        cleaned |= {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": "merge"}
+    cleaned.setdefault("description", "")
+    return cleaned

@@ -1,0 +1,58 @@
+"""HTTP answers: JSON or YAML, compressed where that pays, errors as `Status` objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import yaml
+from aiohttp import web
+
+from kubeapi.errors import ApiError
+
+_GZIP_FROM = 128 * 1024
+"""Bytes; below, compressing costs more than it saves (the reference's threshold)."""
+NO_CACHE = "no-cache, private"
+
+
+def answer(
+    request: web.Request,
+    data: Any,
+    status: int = 200,
+    *,
+    content_type: str = "application/json",
+    cache: str = NO_CACHE,
+    headers: Mapping[str, str] | None = None,
+    as_yaml: bool = False,
+) -> web.Response:
+    body = orjson.dumps(data)
+    if as_yaml:
+        body = yaml.safe_dump(orjson.loads(body), sort_keys=False).encode()
+        content_type = "application/yaml"
+    all_headers = {"Content-Type": content_type, "Cache-Control": cache, **(headers or {})}
+    response = web.Response(body=body, status=status, headers=all_headers)
+    if len(body) >= _GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.headers["Vary"] = "Accept-Encoding"
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+def failure(request: web.Request, error: ApiError) -> web.Response:
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(error.retry_after)
+    if error.code == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="copepod"'
+    return answer(request, error.to_dict(), error.code, headers=headers)
+
+
+def warnings(messages: Sequence[str]) -> list[tuple[str, str]]:
+    """`Warning` headers as RFC 7234 and client-go want them: code 299, no agent, quoted text."""
+    return [("Warning", f"299 - {_quoted(message)}") for message in messages]
+
+
+def _quoted(text: str) -> str:
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
