@@ -191,6 +191,9 @@ class StoreBackend:
                     pass  # somebody created it by hand just now
         self._heard(node)
 
+    def connected(self) -> list[str]:
+        return [node for node, session in self.sessions.items() if session.connected]
+
     def lease(self, lease: Lease) -> None:
         self._heard(lease.node)
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from edgelink.api import UpItem
 from kubeapi.core import Event, Node, Pod, PodCondition, PodStatus
-from kubeapi.meta import ObjectMeta
+from kubeapi.meta import ObjectMeta, camel
 
 SOURCE = "statusSource"
 """In a Pod's status: which node store it came from, and its number there. An older one never replaces it (S-85)."""
@@ -41,7 +41,7 @@ class BadItem(Exception):
 
 
 class _Report(BaseModel):
-    model_config = ConfigDict(alias_generator=lambda name: "".join(_camel(name)), frozen=True)
+    model_config = ConfigDict(alias_generator=camel, frozen=True)
 
     namespace: str
     name: str
@@ -59,11 +59,6 @@ class GoneReport(_Report):
     """The node has torn the pod down."""
 
     kind: Literal["PodGone"]
-
-
-def _camel(name: str) -> list[str]:
-    head, *tail = name.split("_")
-    return [head, *(word.capitalize() for word in tail)]
 
 
 Reported = StatusReport | GoneReport | Node | Event

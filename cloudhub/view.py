@@ -70,6 +70,8 @@ def nodes_concerned(kind: str, before: bytes | None, after: bytes | None) -> fro
     """Whose view a change of one object may change; None: that cannot be told from the object alone."""
     if kind != PODS:
         return None
+    if before and after and _shown(before) == _shown(after):
+        return frozenset()
     return frozenset(node for value in (before, after) if value and (node := bound_to(value)))
 
 
