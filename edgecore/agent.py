@@ -1,0 +1,238 @@
+"""The node's composition: builds the parts, runs them together, lets go of them in order. VMs outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import orjson
+
+from edgecore.admission import Amounts
+from edgecore.book import NODE_STATUS, Book
+from edgecore.desk import Desk
+from edgecore.link import BookBackend
+from edgecore.nodestatus import Facts, Trouble, node_object
+from edgecore.reconciler import Reconciler
+from edgecore.settings import Settings
+from edgecore.sizes import Policy
+from edgelink.nodelink import NodeLink
+from edgelink.pacing import Chance, Timing
+from edgelink.transport import Transport
+from kubeapi.clock import Clock
+from kubeapi.core import Node
+from kubeapi.sdnotify import notify, watchdog_interval
+from metastore.api import Key
+from metastore.sql import open_store
+from vmruntime.api import HostInfo, Runtime, RuntimeUnavailable
+
+log = logging.getLogger(__name__)
+
+STORE_FILE = "metastore.db"
+INSTALLATION_FILE = "installation-id"
+READY_FILE = "ready.json"
+_NODE_INTERVAL = 10.0
+"""Seconds between two looks at what the node itself reports."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a composition root brings: the daemon real ones, a simulation its own."""
+
+    open_runtime: Callable[[str], Runtime]
+    """Installation id → runtime."""
+    transport: Transport
+    clock: Clock
+    new_id: Callable[[], str]
+    chance: Chance
+    """For jitter."""
+    inline_store: bool = False
+
+
+class Agent:
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._claims = asyncio.Event()
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled. Raises metastore.api.StoreError when the store cannot be opened."""
+        state = self._settings.state_dir
+        async with AsyncExitStack() as stack:
+            store = await open_store(state / STORE_FILE, inline=self._parts.inline_store, new_id=self._parts.new_id)
+            stack.push_async_callback(store.close)
+            installation = _installation(state / INSTALLATION_FILE, self._parts.new_id)
+            runtime = self._parts.open_runtime(installation)
+            stack.push_async_callback(runtime.close)
+            book = Book(store, self._parts.clock, self._settings.node.name)
+            await book.load()
+            stack.callback(notify, "STOPPING=1")
+            await self._serve(book, runtime, installation)
+
+    async def _serve(self, book: Book, runtime: Runtime, installation: str) -> None:
+        backend = BookBackend(book, runtime, _first_line("/proc/sys/kernel/random/boot_id"), self._parts.new_id)
+        link = NodeLink(
+            self._parts.transport,
+            backend,
+            cluster=self._settings.cluster,
+            node=self._settings.node.name,
+            chance=self._parts.chance,
+            timing=Timing(lease=self._settings.lease.interval),
+        )
+        book.outgoing = link.wake
+        book.claims_changed = self._claims.set
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(link.run(), name="link")
+            tasks.create_task(self._run_pods(book, runtime, installation), name="pods")
+            tasks.create_task(_watchdog(), name="watchdog")
+            self._say_ready()
+
+    def _say_ready(self) -> None:
+        """Ready means: the store is open and everything local runs. The hub is not waited for (S-01, S-02)."""
+        text = orjson.dumps({"node": self._settings.node.name})
+        (self._settings.state_dir / READY_FILE).write_bytes(text)
+        notify("READY=1", f"STATUS=node {self._settings.node.name} is running")
+        self.ready.set()
+
+    async def _run_pods(self, book: Book, runtime: Runtime, installation: str) -> None:
+        reporter = _NodeReporter(self._settings, book, runtime, self._claims)
+        host = await reporter.first_host()
+        facts = reporter.facts(host)
+        desk = Desk(book, self._policy(host), facts.allocatable, host.vm_overhead_mib * _MIB)
+        reconciler = Reconciler(book, runtime, desk, installation, facts.address)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(reporter.run(), name="node-status")
+            tasks.create_task(reconciler.run(), name="reconciler")
+
+    def _policy(self, host: HostInfo) -> Policy:
+        wanted = self._settings.policy
+        return Policy(
+            default_memory_mib=max(wanted.default_memory // _MIB, 2),
+            default_max_cpus=wanted.max_cpus,
+            host_cpus=host.cpus,
+        )
+
+
+class _NodeReporter:
+    """Keeps the node's own status true: Ready says whether pods can be run here now."""
+
+    def __init__(self, settings: Settings, book: Book, runtime: Runtime, claims: asyncio.Event) -> None:
+        self._settings = settings
+        self._book = book
+        self._runtime = runtime
+        self._claims = claims
+        self._previous: Node | None = None
+
+    async def first_host(self) -> HostInfo:
+        """Waits for the hypervisor service, reporting meanwhile why the node is not Ready."""
+        stored = await self._book.store.get(Key(NODE_STATUS, "", self._settings.node.name))
+        self._previous = Node.from_json(stored.value) if stored else None
+        while True:
+            host, trouble = await self._look()
+            await self._report(host, trouble)
+            if host is not None:
+                return host
+            await asyncio.sleep(_NODE_INTERVAL / 5)
+
+    async def run(self) -> None:
+        while True:
+            await self._report(*await self._look())
+            try:
+                await asyncio.wait_for(self._claims.wait(), _NODE_INTERVAL)
+            except TimeoutError:
+                continue
+            self._claims.clear()
+
+    async def _look(self) -> tuple[HostInfo | None, Trouble | None]:
+        host = None
+        try:
+            host = await self._runtime.host()
+            await self._runtime.list()
+        except RuntimeUnavailable as error:
+            return host, Trouble("RuntimeUnavailable", str(error))
+        if host.acceleration.kind == "tcg" and not self._settings.runtime.allow_emulation:
+            message = f"guests do not run under KVM here and emulation is not allowed: {host.acceleration.reason}"
+            return host, Trouble("NoAcceleration", message)
+        return host, None
+
+    async def _report(self, host: HostInfo | None, trouble: Trouble | None) -> None:
+        unclaimed = [f"{item.key.namespace}/{item.key.name}" for item in self._book.unclaimed.values()]
+        node = node_object(self.facts(host), host, trouble, unclaimed, self._previous, self._book.now())
+        if self._previous is None or node != self._previous:
+            await self._book.report_node(node)
+            self._previous = node
+
+    def facts(self, host: HostInfo | None) -> Facts:
+        wanted = self._settings.node
+        cpu = wanted.cpu if wanted.cpu is not None else (host.cpus * 1000 if host else 0)
+        memory = wanted.memory if wanted.memory is not None else (host.memory_mib * _MIB if host else 0)
+        return Facts(
+            name=wanted.name,
+            labels=tuple(sorted(wanted.labels.items())),
+            address=wanted.address or _address(self._settings),
+            capacity=Amounts(cpu, memory, wanted.max_pods),
+            allocatable=Amounts(
+                max(cpu - wanted.reserved_cpu, 0), max(memory - wanted.reserved_memory, 0), wanted.max_pods
+            ),
+            agent_version=agent_version(),
+            boot_id=_first_line("/proc/sys/kernel/random/boot_id"),
+            machine_id=_first_line("/etc/machine-id"),
+            os_image=_os_image(),
+        )
+
+
+async def _watchdog() -> None:
+    """Tells systemd that the event loop turns; a loop that hangs is restarted by it, and VMs are adopted again."""
+    interval = watchdog_interval()
+    while interval is not None:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(interval)
+
+
+def agent_version() -> str:
+    try:
+        return f"v{version('copepod')}"
+    except PackageNotFoundError:
+        return "v0.0.0"
+
+
+def _installation(path: Path, new_id: Callable[[], str]) -> str:
+    """Beside the store, not in it: VMs are found again as ours even when the store is lost (S-30)."""
+    if path.exists() and (known := path.read_text().strip()):
+        return known
+    fresh = new_id()
+    path.write_text(fresh + "\n")
+    return fresh
+
+
+def _address(settings: Settings) -> str | None:
+    """The local address that packets to the broker leave from; asks the kernel's routes and sends nothing."""
+    if settings.broker.bind_address:
+        return settings.broker.bind_address
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((settings.broker.host, settings.broker.port))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None  # no network (S-03): only the address is missing
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+def _os_image() -> str:
+    for line in _first_line("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return "Linux"

@@ -1,0 +1,62 @@
+"""Kubernetes events, as they go into the outbox. Reasons and wording are the kubelet's."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import orjson
+
+from kubeapi.core import Event, EventSource, ObjectReference, Pod
+from kubeapi.meta import ObjectMeta
+from metastore.api import Enqueue, Lane
+
+COMPONENT = "copepod-edgecore"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event before it has a time and a place."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+def enqueue(pod: Pod, note: Note, node: str, when: str, serial: int) -> Enqueue:
+    """`serial` makes the name unique on this node; the same event sent twice has the same name."""
+    identity = f"{pod.metadata.uid}/{node}/{serial}/{note.reason}/{when}"
+    suffix = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    event = Event(
+        metadata=ObjectMeta(name=f"{pod.metadata.name}.{suffix}", namespace=pod.metadata.namespace),
+        involved_object=ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            uid=pod.metadata.uid,
+            resource_version=pod.metadata.resource_version,
+        ),
+        reason=note.reason,
+        message=note.message,
+        type="Warning" if note.warning else "Normal",
+        source=EventSource(component=COMPONENT, host=node),
+        first_timestamp=when,
+        last_timestamp=when,
+        count=1,
+        reporting_component=COMPONENT,
+        reporting_instance=node,
+    )
+    return Enqueue(Lane.LOG, "events", event.to_json())
+
+
+def resize_detail(pod: Pod, error: str | None = None) -> str:
+    """The JSON that the kubelet appends to its resize events."""
+    containers = [
+        {"name": container.name, "resources": container.resources.to_dict() if container.resources else {}}
+        for container in pod.spec.containers
+    ]
+    detail: dict[str, object] = {"containers": containers, "generation": pod.metadata.generation or 0}
+    if error is not None:
+        detail["error"] = error
+    return orjson.dumps(detail).decode()

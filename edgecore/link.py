@@ -1,0 +1,72 @@
+"""The node's end of the link: edgelink's backend over the book."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from edgecore.book import Book
+from edgecore.spec import vm_uuid
+from edgelink.api import ItemKey, NodeFacts, StreamRefused, StreamRequest, UpItem, ViewChange
+from vmruntime.api import Runtime, RuntimeUnavailable, VmNotFound
+
+log = logging.getLogger(__name__)
+
+
+class BookBackend:
+    """Implements edgelink.api.NodeBackend."""
+
+    def __init__(self, book: Book, runtime: Runtime, boot_id: str, new_id: Callable[[], str]) -> None:
+        self._book = book
+        self._runtime = runtime
+        self._boot_id = boot_id
+        self._new_id = new_id
+        self.connected = False
+
+    async def facts(self) -> NodeFacts:
+        store = self._book.store
+        return NodeFacts(
+            store.store_id, self._boot_id, self._book.cursor, await store.outbox_high(), await self._book.acked()
+        )
+
+    async def apply(self, change: ViewChange) -> None:
+        await self._book.apply(change)
+
+    async def held(self) -> Mapping[ItemKey, tuple[str, int]]:
+        return self._book.held()
+
+    async def outbox(self, limit: int) -> Sequence[UpItem]:
+        entries = await self._book.store.outbox(limit)
+        return [UpItem(entry.number, entry.lane.value, entry.subject, entry.value) for entry in entries]
+
+    async def acknowledged(self, upto: int) -> None:
+        await self._book.acknowledged(upto)
+
+    async def new_identity(self) -> None:
+        await self._book.new_identity(self._new_id())
+
+    async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
+        """The serial console of a container's VM."""
+        if request.kind != "logs":
+            raise StreamRefused(f"this node does not serve {request.kind!r} streams")
+        pod = self._book.pods.get(request.pod_uid)
+        if pod is None:
+            raise StreamRefused("the pod is not on this node")
+        tail = request.options.get("tailLines")
+        follow = request.options.get("follow") == "true"
+        uuid = vm_uuid(request.pod_uid, request.container)
+        return self._console(uuid, int(tail) if tail is not None else None, follow)
+
+    async def _console(self, uuid: str, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._runtime.console(uuid, tail=tail, follow=follow):
+                yield chunk
+        except VmNotFound as error:
+            raise StreamRefused("the container's VM does not exist (yet)") from error
+        except RuntimeUnavailable as error:
+            raise StreamRefused(str(error)) from error
+
+    def link_changed(self, connected: bool, reason: str) -> None:
+        if connected != self.connected:
+            self.connected = connected
+            log.info("hub %s%s", "reached" if connected else "out of reach", f": {reason}" if reason else "")
