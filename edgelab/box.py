@@ -18,17 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from edgelab import faults, nodestore, realhost, state, toml
+from edgecore.agent import READY_FILE
+from edgelab import faults, realhost, state, toml
 from edgelab.broker import HUB_USER, BrokerConfig, broker_spec, free_port, port_is_free
 from edgelab.client import Client
 from edgelab.faults import Link, NftLink, ProxyLink
 from edgelab.kubectl import Kubectl, find_kubectl
 from edgelab.process import Child, ChildSpec, Say
-from edgelab.settings import fleet_settings, hub_settings, node_settings
+from edgelab.realhost import host_memory_mib
+from edgelab.settings import NodePlan, fleet_settings, hub_settings, memory_share, node_settings
 from edgelab.state import CLUSTER, LabFacts, Layout, StateError
 
-READY_FILE = "ready.json"
-"""Written by each daemon into its state directory once it serves."""
 NODES_READY_TIMEOUT = 120.0
 """Seconds. An emulated host probes its acceleration by booting a guest before it is Ready."""
 
@@ -103,8 +103,9 @@ class Box:
     def node_names(self) -> tuple[str, ...]:
         return self.facts.node_names
 
-    def node_store(self, index: int) -> Path:
-        return nodestore.path_in(self.layout.node(self.node_names[index]))
+    def node_state(self, index: int) -> Path:
+        """State directory of one node's agent."""
+        return self.layout.node(self.node_names[index])
 
     def kubectl(self) -> Kubectl:
         """Raises KubectlMissing."""
@@ -205,11 +206,16 @@ class Box:
     def _write_node(self, index: int, name: str) -> Path:
         directory = self.layout.node(name)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        password_file = _secret(directory / "broker-password", self.facts.passwords[name])
         link = self.links[index] if self.links else None
-        port = link.port if isinstance(link, ProxyLink) else self.facts.broker_port
+        plan = NodePlan(
+            name=name,
+            directory=directory,
+            password_file=_secret(directory / "broker-password", self.facts.passwords[name]),
+            broker_port=link.port if isinstance(link, ProxyLink) else self.facts.broker_port,
+            memory_mib=None if self.facts.fake_vms else memory_share(host_memory_mib(), self.facts.nodes),
+        )
         config_file = directory / "edgecore.toml"
-        config_file.write_text(toml.dumps(node_settings(directory, name, self.facts, port, password_file)))
+        config_file.write_text(toml.dumps(node_settings(plan, self.facts)))
         return config_file
 
     def _daemon(self, name: str, module: str, config_file: Path, directory: Path) -> ChildSpec:
@@ -219,7 +225,7 @@ class Box:
             argv=(sys.executable, "-m", module, "--config", str(config_file)),
             log=self.layout.log(name),
             pid_file=self.layout.pid_file(name),
-            ready=ready.exists,
+            ready=lambda: _whole(ready),
             stale=ready,
         )
 
@@ -237,6 +243,14 @@ async def _together(actions: Sequence[Callable[[], Awaitable[None]]]) -> None:
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+def _whole(ready: Path) -> bool:
+    """Whether the file is there, and all of it."""
+    try:
+        return bool(json.loads(ready.read_bytes()))
+    except (OSError, ValueError):
+        return False
 
 
 def _secret(path: Path, text: str) -> Path:

@@ -13,7 +13,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from edgelab import faults, nodestore, ownvms, state
+from edgelab import faults, ownvms, state
 from edgelab.process import Say
 from edgelab.state import LabFacts, Layout, StateError
 
@@ -67,5 +67,5 @@ def _command_line(pid: int) -> str:
 
 async def _remove_vms(layout: Layout, say: Say) -> None:
     for node in sorted(path for path in layout.nodes.glob("*") if path.is_dir()):
-        for vm in await ownvms.remove(nodestore.path_in(node), say):
+        for vm in await ownvms.remove(node, say):
             say(f"removed VM {vm}")

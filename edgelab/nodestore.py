@@ -12,14 +12,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from edgecore.agent import INSTALLATION_FILE, STORE_FILE
 from edgecore.record import RECORDS, PodRecord
 from metastore.api import Store, StoreError
 from metastore.sql import open_store
-
-
-def path_in(state_dir: Path) -> Path:
-    """Where an agent keeps its store."""
-    return state_dir / "metastore.db"
 
 
 class NoStore(Exception):
@@ -42,15 +38,17 @@ async def opened(path: Path) -> AsyncIterator[Store]:
             await store.close()
 
 
-async def installation(path: Path) -> str:
+def installation(state_dir: Path) -> str:
     """The id that the node's VMs carry. Raises NoStore."""
-    async with opened(path) as store:
-        return await store.meta("installation") or store.store_id
+    try:
+        return (state_dir / INSTALLATION_FILE).read_text().strip()
+    except OSError as error:
+        raise NoStore(f"cannot read the installation id in {state_dir}: {error.strerror}") from error
 
 
-async def pod_records(path: Path) -> dict[str, PodRecord]:
+async def pod_records(state_dir: Path) -> dict[str, PodRecord]:
     """What the node remembers of each pod, by UID; `status` in it is what it told the hub last. Raises NoStore."""
-    async with opened(path) as store:
+    async with opened(state_dir / STORE_FILE) as store:
         rows = (await store.list(RECORDS)).rows
     return {row.key.name: PodRecord.model_validate_json(row.value) for row in rows}
 

@@ -15,12 +15,12 @@ class VmsLeft(Exception):
     """VMs of the lab could not be removed; its state is kept, so that cleaning can be tried again."""
 
 
-async def remove(store: Path, say: Say) -> list[str]:
-    """Names of the VMs removed. Raises VmsLeft, HostServiceFailed, NotPrepared."""
+async def remove(node: Path, say: Say) -> list[str]:
+    """`node`: the node's state directory. Names of the VMs removed. Raises VmsLeft, HostServiceFailed, NotPrepared."""
     try:
-        installation = await nodestore.installation(store)
+        installation = nodestore.installation(node)
     except nodestore.NoStore as error:
-        say(f"{error}; if the node had VMs, `virsh list --all` shows them")
+        say(f"{error}: it had no VMs yet, or `virsh list --all` shows them")
         return []
     require_root()
     await hostservices.ensure_libvirt(say)
@@ -30,7 +30,7 @@ async def remove(store: Path, say: Say) -> list[str]:
         for vm in vms:
             await runtime.delete(vm.uuid)
     except VmError as error:
-        raise VmsLeft(f"cannot remove the VMs of {store.parent}: {error}") from error
+        raise VmsLeft(f"cannot remove the VMs of {node.name}: {error}") from error
     finally:
         await runtime.close()
     return [vm.name for vm in vms]

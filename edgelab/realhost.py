@@ -7,6 +7,7 @@ import os
 
 from edgelab import hostservices, images
 from edgelab.process import Say
+from vmruntime.hostprep import prepare_host
 
 
 class NotPrepared(Exception):
@@ -22,8 +23,13 @@ def require_root() -> None:
         )
 
 
+def host_memory_mib() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
 async def prepare(say: Say) -> None:
     """Raises NotPrepared, HostServiceFailed."""
     require_root()
     await hostservices.ensure_libvirt(say)
+    prepare_host(say)
     await asyncio.to_thread(images.ensure_default, say)

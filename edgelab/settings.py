@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from edgelab.broker import HUB_USER
 from edgelab.state import CLUSTER, LabFacts
-from edgelab.toml import Table
+from edgelab.toml import Table, Value
 
+LEASE_INTERVAL = 3.0
 LEASE_TIMEOUT = 15.0
 """Seconds until the hub calls a silent node's readiness Unknown. Shorter than in production: people are watching."""
 
@@ -28,21 +30,46 @@ def hub_settings(directory: Path, facts: LabFacts, password_file: Path) -> Table
     }
 
 
-def node_settings(directory: Path, name: str, facts: LabFacts, port: int, password_file: Path) -> Table:
-    """`port`: where this node reaches the broker (a proxy's, where its link runs through one)."""
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """What is particular to one node of a lab."""
+
+    name: str
+    directory: Path
+    password_file: Path
+    broker_port: int
+    """Where this node reaches the broker: a proxy's port, where its link runs through one."""
+    memory_mib: int | None
+    """Its share of this machine; None: all of it."""
+
+
+def node_settings(plan: NodePlan, facts: LabFacts) -> Table:
+    node: dict[str, Value] = {"name": plan.name}
+    if plan.memory_mib is not None:
+        node["memory"] = f"{plan.memory_mib}Mi"
     return {
-        "state_dir": str(directory),
-        "node": {"name": name},
+        "state_dir": str(plan.directory),
         "cluster": CLUSTER,
+        "node": node,
         "broker": {
             "host": "127.0.0.1",
-            "port": port,
-            "username": name,
-            "password_file": str(password_file),
+            "port": plan.broker_port,
+            "username": plan.name,
+            "password_file": str(plan.password_file),
             # Its own address, so that its packets can be told apart and dropped.
-            "bind_address": facts.address(name),
+            "bind_address": facts.address(plan.name),
         },
+        "runtime": {"driver": "fake" if facts.fake_vms else "libvirt"},
+        "lease": {"interval": LEASE_INTERVAL},
     }
+
+
+def memory_share(total_mib: int, nodes: int) -> int | None:
+    """MiB for each of several real nodes on one machine: memory that two count on is memory that one will miss.
+
+    CPU is not divided: it is shared by weight, and a small machine would have none to divide.
+    """
+    return None if nodes == 1 else total_mib // nodes
 
 
 def fleet_settings(directory: Path, node_files: Sequence[Path]) -> Table:

@@ -95,7 +95,7 @@ class World:
 
     async def node_status(self, uid: str) -> Mapping[str, Any] | None:
         """The pod's status in the node's own store, as the API writes it."""
-        records = await nodestore.pod_records(self.box.node_store(0))
+        records = await nodestore.pod_records(self.box.node_state(0))
         record = records.get(uid)
         if record is None or record.status is None:
             return None
@@ -127,7 +127,7 @@ class World:
 @asynccontextmanager
 async def opened(box: Box, manifests: Path) -> AsyncIterator[World]:
     """A world over a box with one real node."""
-    installation = await nodestore.installation(box.node_store(0))
+    installation = nodestore.installation(box.node_state(0))
     runtime = open_runtime("libvirt", installation=installation)
     try:
         async with Recorder(runtime) as recorder:
