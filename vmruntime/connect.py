@@ -29,7 +29,7 @@ def open_runtime(
         return FakeRuntime(fake_host or FakeHost(), installation)
     if kind == "libvirt":
         from vmruntime.images import ImageStore
-        from vmruntime.libvirt_driver import LibvirtRuntime
+        from vmruntime.libvirt_driver.runtime import LibvirtRuntime
 
         return LibvirtRuntime(installation, ImageStore(image_root), uri=uri, allow_tcg=allow_tcg)
     raise ValueError(f"unknown runtime {kind!r}; known are libvirt and fake")

@@ -57,8 +57,12 @@ class Record:
         ET.SubElement(root, f"{{{NAMESPACE}}}document").text = b64encode(self.document).decode()
         return root
 
-    def to_xml(self) -> str:
-        return ET.tostring(self.to_element(), encoding="unicode")
+    def to_plain_xml(self) -> str:
+        """Without a namespace, which is how `virDomainSetMetadata` wants it: it puts its own on every element."""
+        root = self.to_element()
+        for element in root.iter():
+            element.tag = element.tag.removeprefix(f"{{{NAMESPACE}}}")
+        return ET.tostring(root, encoding="unicode")
 
 
 def record_of(spec: VmSpec) -> Record:

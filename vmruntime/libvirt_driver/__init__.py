@@ -1,0 +1,1 @@
+"""The runtime over libvirt: `runtime.LibvirtRuntime`. The only package that imports libvirt."""

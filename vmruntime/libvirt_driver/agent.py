@@ -1,0 +1,90 @@
+"""Speaking with the guest's agent. Blocking: called in the connection's threads."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import libvirt
+import libvirt_qemu
+
+from vmruntime.api import ExecResult, GuestUnavailable
+
+ANSWER_SECONDS = 3
+"""How long the agent may take for one answer. It answers in milliseconds, or it is hung."""
+_POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
+_FACTS = ("/proc/sys/kernel/random/boot_id", "/sys/devices/system/cpu/online", "/proc/meminfo")
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFacts:
+    boot_id: str
+    vcpus_online: int
+    total_kib: int
+    available_kib: int
+
+
+def facts(domain: Any) -> GuestFacts:
+    """One program in the guest tells all. Raises GuestUnavailable (and libvirtError)."""
+    answer = run(domain, ("cat", *_FACTS), timeout=ANSWER_SECONDS)
+    return parse_facts(answer.stdout.decode(errors="replace"))
+
+
+def parse_facts(text: str) -> GuestFacts:
+    lines = text.splitlines()
+    numbers = {match[1]: int(match[2]) for match in re.finditer(r"^(\w+):\s+(\d+) kB", text, re.MULTILINE)}
+    try:
+        return GuestFacts(lines[0], count_cpus(lines[1]), numbers["MemTotal"], numbers["MemAvailable"])
+    except (IndexError, KeyError, ValueError) as error:
+        raise GuestUnavailable(f"the guest's agent answered without its facts: {text[:80]!r}") from error
+
+
+def count_cpus(ranges: str) -> int:
+    """`0-1,3` is three CPUs: the guest brings online whichever it likes."""
+    count = 0
+    for part in ranges.strip().split(","):
+        first, _, last = part.partition("-")
+        count += int(last or first) - int(first) + 1
+    return count
+
+
+def run(domain: Any, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> ExecResult:
+    """Run a program to its end. One that is still running at the timeout is killed, and GuestUnavailable raised."""
+    arguments: dict[str, object] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
+    if stdin:
+        arguments["input-data"] = b64encode(stdin).decode()
+    try:
+        pid = _ask(domain, "guest-exec", arguments)["pid"]
+    except libvirt.libvirtError as error:
+        if "Failed to execute child process" in str(error):
+            return ExecResult(127, b"", f"{argv[0]}: not found or not executable\n".encode())
+        raise
+    waited, polls = 0.0, iter(_POLL_SECONDS)
+    pause = threading.Event()
+    while True:
+        status = _ask(domain, "guest-exec-status", {"pid": pid})
+        if status["exited"]:
+            return _result(status)
+        if waited >= timeout:
+            _ask(domain, "guest-exec", {"path": "kill", "arg": ["-9", str(pid)]})
+            raise GuestUnavailable(f"{argv[0]} had not ended in the guest after {timeout:g} s and was killed")
+        step = next(polls, _POLL_SECONDS[-1])
+        pause.wait(step)
+        waited += step
+
+
+def _ask(domain: Any, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+    request = json.dumps({"execute": command, "arguments": arguments})
+    answer = json.loads(libvirt_qemu.qemuAgentCommand(domain, request, ANSWER_SECONDS, 0))
+    result: dict[str, Any] = answer["return"]
+    return result
+
+
+def _result(status: dict[str, Any]) -> ExecResult:
+    code = status.get("exitcode", 128 + status.get("signal", 0))
+    return ExecResult(code, b64decode(status.get("out-data", "")), b64decode(status.get("err-data", "")))
