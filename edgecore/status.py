@@ -27,10 +27,8 @@ from vmruntime.api import VmState, VmStatus
 _MIB = 1 << 20
 
 
-def pod_status(
-    pod: Pod, record: PodRecord, vms: Vms, images: dict[str, str], address: str | None, now: str
-) -> PodStatus:
-    """`images`: reference → digest; `address`: the node's; `now` stamps conditions that change."""
+def pod_status(pod: Pod, record: PodRecord, vms: Vms, address: str | None, now: str) -> PodStatus:
+    """`address`: the node's; `now` stamps conditions that change."""
     generation = pod.metadata.generation
     if record.rejected:
         return PodStatus(
@@ -41,9 +39,7 @@ def pod_status(
             start_time=record.start_time,
             qos_class=qos_class(pod),
         )
-    containers = [
-        _container_status(container, record, vms.get(container.name), images) for container in pod.spec.containers
-    ]
+    containers = [_container_status(container, record, vms.get(container.name)) for container in pod.spec.containers]
     status = PodStatus(
         observed_generation=generation,
         phase=_phase(pod, containers),
@@ -70,16 +66,14 @@ def _phase(pod: Pod, containers: list[ContainerStatus]) -> str:
     return "Running" if began else "Pending"
 
 
-def _container_status(
-    container: Container, record: PodRecord, vm: VmStatus | None, images: dict[str, str]
-) -> ContainerStatus:
+def _container_status(container: Container, record: PodRecord, vm: VmStatus | None) -> ContainerStatus:
     known = record.container(container.name)
     running = vm is not None and vm.state in (VmState.RUNNING, VmState.PAUSED) and known.exit is None
     allocated = record.allocated.get(container.name)
     status = ContainerStatus(
         name=container.name,
         image=container.image,
-        image_id=images.get(container.image, ""),
+        image_id=known.image_id,
         restart_count=max(known.attempt, 0),
         state=_state(known, running),
         ready=bool(running and vm and vm.agent_ready),

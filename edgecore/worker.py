@@ -94,7 +94,6 @@ class Worker:
     _not_before: dict[str, float] = field(default_factory=dict)
     _resize_failures: dict[str, int] = field(default_factory=dict)
     _ran_at: dict[str, float] = field(default_factory=dict)
-    _images: dict[str, str] = field(default_factory=dict)
     _finished: bool = False
 
     def wake(self) -> None:
@@ -167,7 +166,7 @@ class Worker:
         """Send the status if it changed. While a pod is torn down its last status stands until it is gone."""
         if pod is None or record.torn_down or (not record.admitted and not record.rejected):
             return record
-        status = pod_status(pod, record, vms, self._images, self.address, self.book.now())
+        status = pod_status(pod, record, vms, self.address, self.book.now())
         if not settled and record.status is not None:
             # A generation is observed when everything it asks for has been decided.
             status.observed_generation = record.status.observed_generation
@@ -220,6 +219,7 @@ class Worker:
         """The intent, before the act: a crash after this finds an attempt to finish, and does not count it again."""
         fresh = ContainerRecord(
             attempt=known.attempt + 1,
+            image_id=known.image_id,
             last_exit=known.exit or known.last_exit,
             crashes=known.crashes,
             trouble=known.trouble,
@@ -232,7 +232,9 @@ class Worker:
         try:
             spec = vm_spec(pod, container, record, self.installation, self.desk.policy)
             image = await self.runtime.image(container.image)
-            self._images[container.image] = image.digest
+            if image.digest != record.container(name).image_id:
+                known = record.container(name).model_copy(update={"image_id": image.digest})
+                record = await self.book.save(record.with_container(name, known))
             await self.runtime.create(spec)
             await self.runtime.start(uuid)
         except (ImageNotFound, InvalidSpec, StartFailed, SizeError) as error:
