@@ -179,8 +179,10 @@ class _Connection:
         def on_connect(c: paho.Client, _: Any, __: Any, code: ReasonCode, ___: Properties | None) -> None:
             if code.is_failure:
                 self._post(self._end, f"the broker refused the connection: {code}")
-            else:
+            elif patterns:
                 c.subscribe(patterns)
+            else:
+                self._post(self._opened)
 
         def on_subscribe(_: Any, __: Any, ___: Any, codes: list[ReasonCode], ____: Any) -> None:
             refused = [p for (p, _), code in zip(patterns, codes, strict=False) if code.is_failure]
