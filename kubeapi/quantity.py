@@ -92,8 +92,8 @@ def parse(text: str) -> Quantity:
         raise QuantityError(NUMERIC_ERROR)
     number = Decimal(f"{sign}{whole or '0'}.{fraction or '0'}")
     value = _round_up(_EXACT.multiply(number, factor), -9)
-    if value > _MAX:
-        value = _MAX
+    if abs(value) > _MAX:
+        value = _MAX.copy_sign(value)
     return Quantity(value, form)
 
 
