@@ -58,7 +58,13 @@ class Api:
             headers["Accept"] = accept
         if content_type:
             headers["Content-Type"] = content_type
-        data = body.encode() if isinstance(body, str) else body if body is None or isinstance(body, bytes) else json.dumps(body)
+        data = (
+            body.encode()
+            if isinstance(body, str)
+            else body
+            if body is None or isinstance(body, bytes)
+            else json.dumps(body)
+        )
         async with self.client.request(
             method, path, data=data, headers=headers, skip_auto_headers=("Content-Type",)
         ) as response:
