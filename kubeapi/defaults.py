@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from kubeapi import quantity
-from kubeapi.core import Container, Lease, Namespace, Node, Pod, ResourceRequirements, Secret
+from kubeapi.core import Container, Namespace, Node, Pod, ResourceRequirements, Secret
 from kubeapi.podresources import is_sidecar
 
 DEFAULT_GRACE_SECONDS = 30
@@ -57,10 +57,6 @@ def default_secret(secret: Secret) -> None:
     for key, text in secret.string_data.items():
         secret.data[key] = base64.b64encode(text.encode()).decode()
     secret.string_data = {}
-
-
-def default_lease(lease: Lease) -> None:
-    """Nothing is left out that the server would fill in."""
 
 
 def _default_container(container: Container) -> None:
