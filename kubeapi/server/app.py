@@ -19,12 +19,12 @@ from kubeapi.server.logs import LogSource, NoLogs
 from kubeapi.server.namespaces import NamespaceJanitor
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.openapi import Documents
-from kubeapi.server.responses import answer, failure
+from kubeapi.server.responses import failure
 
 _log = logging.getLogger(__name__)
 
-_OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-"""Answered to anybody."""
+_OPEN = frozenset({"healthz", "livez", "readyz", "version"})
+"""First parts of paths that are answered to anybody."""
 _SHUTDOWN_SECONDS = 5.0
 _MAX_HEADER = 16 * 1024
 
@@ -87,12 +87,12 @@ async def _errors(request: web.Request, handler: Next) -> web.StreamResponse:
 
 @web.middleware
 async def _authenticated(request: web.Request, handler: Next) -> web.StreamResponse:
-    if request.path.split("/", 2)[1:2] and "/" + request.path.split("/", 2)[1] in _OPEN:
+    if request.path.split("/")[1] in _OPEN:
         return await handler(request)
     token = auth.bearer_token(request.headers.get("Authorization"))
     user = request.app[AUTHENTICATOR].authenticate(token) if token else None
     if user is None:
-        return answer(request, errors.unauthorized().to_dict(), 401)
+        raise errors.unauthorized()
     request[USER] = user
     return await handler(request)
 

@@ -13,7 +13,7 @@ import orjson
 
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
-from metastore.api import Change, ChangeType, Key, Put, Row
+from metastore.api import Key, Put, Row
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -51,6 +51,9 @@ class Entity(Generic[T]):
 
     @cached_property
     def data(self) -> dict[str, Any]:
+        return self._loaded()
+
+    def _loaded(self) -> dict[str, Any]:
         data: dict[str, Any] = orjson.loads(self.row.value)
         if self.row.revision:
             data["metadata"]["resourceVersion"] = str(self.row.revision)
@@ -70,13 +73,14 @@ class Entity(Generic[T]):
         return orjson.dumps(self.data)
 
     def copied(self) -> T:
-        return self.resource.model.from_dict(self.data)
+        """For whoever wants to change it: nothing in it is shared, undeclared fields included."""
+        return self.resource.model.from_dict(self._loaded())
 
 
 class Entities:
     """A bounded cache of decoded rows, newest kept."""
 
-    def __init__(self, capacity: int = 4096) -> None:
+    def __init__(self, capacity: int = 1024) -> None:
         self._capacity = capacity
         self._known: OrderedDict[tuple[Key, int], Entity[Any]] = OrderedDict()
 
@@ -90,9 +94,3 @@ class Entities:
         else:
             self._known.move_to_end(at)
         return found
-
-    def before(self, resource: ResourceType[T], change: Change) -> Entity[T] | None:
-        """What the change replaced. For a delete that is its last value."""
-        if change.type is ChangeType.DELETE:
-            return self.of(resource, change.row)
-        return self.of(resource, change.previous) if change.previous else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from kubeapi.server.logs import LogSource, NoLogs
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.rendering import ListMeta, Renderer
-from kubeapi.server.responses import NO_CACHE, answer, warnings
+from kubeapi.server.responses import NO_CACHE, answer, cut, warnings
 from kubeapi.server.watching import WatchStream
 
 USER: web.RequestKey[User] = web.RequestKey("user", User)
@@ -54,7 +55,8 @@ class Server:
             return await self._review(request, extra)
         if bool(target.namespace) and not resource.namespaced:
             raise errors.path_not_found()
-        if target.name and resource.namespaced and not target.namespace:
+        across = resource.namespaced and not target.namespace
+        if across and target.name:
             raise errors.path_not_found()
         if target.subresource:
             return await self._subresource(request, resource, target)
@@ -62,7 +64,7 @@ class Server:
         verb, handler = verbs.get(request.method, ("", None))
         if verb == "list" and queries.is_watch(request.query):
             verb, handler = "watch", Server.watch
-        if handler is None or verb not in resource.verbs:
+        if handler is None or verb not in resource.verbs or (across and verb not in ("list", "watch")):
             raise errors.method_not_allowed()
         return await handler(self, request, resource, target)
 
@@ -102,14 +104,14 @@ class Server:
         stream = WatchStream(self.objects, resource, chosen, renderer, options)
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": NO_CACHE})
         await response.prepare(request)
-        async for line in stream.lines(self.stopping):
-            try:
-                async with asyncio.timeout(_CLIENT_STALL_SECONDS):
-                    await response.write(line)
-            except TimeoutError:
-                if request.transport:
-                    request.transport.abort()
-                break
+        async with aclosing(stream.lines(self.stopping)) as lines:
+            async for line in lines:
+                try:
+                    async with asyncio.timeout(_CLIENT_STALL_SECONDS):
+                        await response.write(line)
+                except TimeoutError:
+                    cut(request)
+                    break
         return response
 
     # Writing

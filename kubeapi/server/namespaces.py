@@ -1,6 +1,7 @@
-"""Empties namespaces that are being deleted, then lets them go; removes what a race left in one that is gone.
+"""Empties namespaces that are being deleted, then lets them go.
 
-Level-triggered: whatever wakes it, it looks at everything there is.
+Level-triggered: whatever wakes it, it looks at everything there is. Only what is in a namespace that says it is being
+deleted is touched; that a namespace is missing deletes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kubeapi.meta import ObjectMeta
 from kubeapi.resource import ResourceType
 from kubeapi.server.deletion import DeleteOptions
 from kubeapi.server.objects import StoreObjects
-from metastore.api import Change, ChangeType, Compacted, StoreError
+from metastore.api import Change, Compacted
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +48,8 @@ class NamespaceJanitor:
             try:
                 await self._follow()
                 return  # the store was closed
-            except (ApiError, StoreError) as error:
-                _log.warning("namespaces that are being deleted wait: %s", error)
+            except Exception:  # noqa: BLE001 (a worker: it backs off and looks again)
+                _log.exception("namespaces that are being deleted wait %s seconds", _RETRY_SECONDS)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
@@ -69,26 +70,25 @@ class NamespaceJanitor:
         key = change.row.key
         if key.kind != self._namespaces.key:
             return key.namespace in doomed
-        return change.type is ChangeType.DELETE or b"deletionTimestamp" in change.row.value
+        return b"deletionTimestamp" in change.row.value
 
     async def sweep(self) -> frozenset[str]:
         """One pass over everything. Returns the namespaces that are still on their way out."""
         page = await self._objects.page(self._namespaces)
         terminating = {item.row.key.name for item in page.entities if item.obj.metadata.deletion_timestamp}
-        alive = {item.row.key.name for item in page.entities} - terminating
         waiting: set[str] = set()
-        for kind in self._kinds:
-            waiting |= await self._empty(kind, alive)
+        for kind in self._kinds if terminating else ():
+            waiting |= await self._empty(kind, terminating)
         for name in terminating - waiting:
             await self._release(name)
-        return frozenset(terminating | waiting)
+        return frozenset(terminating)
 
-    async def _empty(self, kind: ResourceType[Any], alive: set[str]) -> set[str]:
-        """Delete the objects of that kind whose namespace is not alive; returns the namespaces where some remain."""
+    async def _empty(self, kind: ResourceType[Any], terminating: set[str]) -> set[str]:
+        """Delete the objects of that kind in those namespaces; returns the namespaces where some remain."""
         remaining = set()
         for entity in (await self._objects.page(kind)).entities:
             key = entity.row.key
-            if key.namespace in alive:
+            if key.namespace not in terminating:
                 continue
             try:
                 options = DeleteOptions(uid=entity.row.uid)

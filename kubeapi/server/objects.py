@@ -185,13 +185,27 @@ class StoreObjects:
         with _store_errors(passing=Conflict):
             try:
                 if not dry_run:
-                    return self._stored(resource, await self._commit_one(put))
+                    stored = self._stored(resource, await self._commit_one(put))
+                    await self._recheck_namespace(resource, stored)
+                    return stored
                 taken = await self.store.get(put.key)
             except Conflict as error:
                 raise errors.already_exists(resource.plural, meta.name, resource.group) from error
         if taken:
             raise errors.already_exists(resource.plural, meta.name, resource.group)
         return obj
+
+    async def _recheck_namespace(self, resource: ResourceType[T], obj: T) -> None:
+        """A namespace that went while this was written took no notice of it: take it back. Raises ApiError 404."""
+        if not resource.namespaced:
+            return
+        try:
+            await self.read(self.registry.of(Namespace), None, obj.metadata.namespace or "")
+        except ApiError as error:
+            if error.code == 404:
+                key = key_of(resource, obj.metadata.namespace, obj.metadata.name)
+                await self.store.commit(Delete(key, uid=obj.metadata.uid, missing_ok=True))
+            raise
 
     async def _require_namespace(self, resource: ResourceType[T], obj: T) -> None:
         name = obj.metadata.namespace or ""

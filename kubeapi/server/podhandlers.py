@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -13,10 +14,12 @@ from kubeapi import errors
 from kubeapi.core import Pod
 from kubeapi.server import bodies, logs, queries
 from kubeapi.server.paths import Target
-from kubeapi.server.responses import NO_CACHE, answer
+from kubeapi.server.responses import NO_CACHE, answer, cut
 
 if TYPE_CHECKING:
     from kubeapi.server.handlers import Server
+
+_log = logging.getLogger(__name__)
 
 Handler = Callable[["Server", web.Request, Target], Awaitable[web.StreamResponse]]
 
@@ -49,17 +52,25 @@ async def log(server: Server, request: web.Request, target: Target) -> web.Strea
     source = _until(server.logs.logs(pod, container, options), server.stopping)
     async with aclosing(source):
         # The first bytes before the headers, so that a refusal still becomes a Status.
-        first = await anext(source, b"")
+        chunk = await anext(source, None)
         await response.prepare(request)
-        left = options.limit_bytes
-        chunk: bytes | None = first
-        while chunk is not None and (left is None or left > 0):
-            chunk = chunk if left is None else chunk[:left]
-            left = left and left - len(chunk)
-            if chunk:
-                await response.write(chunk)
-            chunk = await anext(source, None)
+        try:
+            await _send(response, chunk, source, options.limit_bytes)
+        except errors.ApiError as error:
+            _log.warning("the log of %s/%s breaks off: %s", target.namespace, target.name, error)
+            cut(request)
     return response
+
+
+async def _send(
+    response: web.StreamResponse, chunk: bytes | None, source: AsyncIterator[bytes], limit: int | None
+) -> None:
+    while chunk is not None and limit != 0:
+        if limit is not None:
+            chunk = chunk[:limit]
+            limit -= len(chunk)
+        await response.write(chunk)
+        chunk = await anext(source, None)
 
 
 async def _until(source: AsyncIterator[bytes], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:

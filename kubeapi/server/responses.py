@@ -56,3 +56,9 @@ def _quoted(text: str) -> str:
     plain = "".join(char if char.isprintable() else " " for char in text)
     escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def cut(request: web.Request) -> None:
+    """Break the connection off: the client must not take what it has got for the whole."""
+    if request.transport:
+        request.transport.abort()

@@ -7,7 +7,8 @@ again (S-82); one that does not read at all is cut off.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,15 +55,16 @@ class WatchStream:
         self._options = options
         self._first = True
 
-    async def lines(self, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    async def lines(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         """Ends at the timeout, or when `stopping` is set. Errors travel as an ERROR event."""
         try:
-            async for line in self._lines(stopping):
-                yield line
+            async with aclosing(self._lines(stopping)) as lines:
+                async for line in lines:
+                    yield line
         except ApiError as error:
             yield _line({"type": "ERROR", "object": error.to_dict()})
 
-    async def _lines(self, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    async def _lines(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         after = self._options.after
         newest = self._objects.store.revision
         if after > newest:
@@ -77,12 +79,13 @@ class WatchStream:
                 yield _line(self._renderer.bookmark(after, initial_end=True))
         watch = self._objects.open_watch(self._resource, after)
         try:
-            async for line in self._changes(watch, stopping):
-                yield line
+            async with aclosing(self._changes(watch, stopping)) as lines:
+                async for line in lines:
+                    yield line
         finally:
             watch.close()
 
-    async def _changes(self, watch: Watch, stopping: asyncio.Event) -> AsyncIterator[bytes]:
+    async def _changes(self, watch: Watch, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.timeout_seconds
         stop = asyncio.create_task(stopping.wait(), name="watch-stop")
