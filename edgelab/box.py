@@ -200,6 +200,7 @@ class Box:
                 for name, file in zip(self.node_names, files, strict=True)
             ]
         self.agents = tuple(self._child(spec) for spec in specs)
+        self.say(f"starting {len(files)} {'simulated ' if self.config.fake_vms else ''}nodes")
         self._stack.push_async_callback(_together, [agent.stop for agent in self.agents])
         await _together([agent.start for agent in self.agents])
 
