@@ -29,7 +29,7 @@ from cloudhub.retention import EventRetention, compact_forever
 from cloudhub.scheduler import Scheduler
 from cloudhub.settings import BrokerSettings, Settings
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
-from edgelink.pacing import Chance
+from edgelink.pacing import Chance, Timing
 from edgelink.runner import HubLink
 from edgelink.transport import Transport
 from kubeapi.clock import Clock, SystemClock, new_uid
@@ -72,6 +72,7 @@ class World:
     chance: Chance
     clock: Clock = field(default_factory=SystemClock)
     new_token: Callable[[], str] = secrets.token_hex
+    timing: Timing = field(default_factory=Timing)
     transport: Transport | None = None
     """None: MQTT, as the settings say."""
 
@@ -89,7 +90,14 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
         backend = StoreBackend(store, REGISTRY, world.clock, new_uid, lifecycle.heard)
         transport = world.transport or _mqtt(settings.broker, store.store_id, world)
-        link = HubLink(transport, backend, settings.cluster, chance=world.chance, new_token=world.new_token)
+        link = HubLink(
+            transport,
+            backend,
+            settings.cluster,
+            chance=world.chance,
+            timing=world.timing,
+            new_token=world.new_token,
+        )
         app = create_app(objects, StaticTokens({keys.token: ADMIN}), logs=LinkLogs(link, backend.sessions))
         port = await stack.enter_async_context(_serving(settings, keys, app))
         kubeconfig = _write_access(settings, keys, port)
