@@ -18,7 +18,7 @@ import click
 from edgelab import clean as cleaning
 from edgelab import faults, images, realhost, state
 from edgelab.box import Box, BoxConfig
-from edgelab.demo import narrate
+from edgelab.demo import DEMO_STATE, narrate
 from edgelab.exits import EXPECTED
 
 EXAMPLES_UP = """
@@ -131,7 +131,14 @@ def clean(state_dir: Path) -> None:
 
 
 @main.command()
-@state_option
+@click.option(
+    "--state",
+    "state_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEMO_STATE,
+    show_default=True,
+    help="Directory for the demo's own lab. What an earlier demo left there is removed first.",
+)
 @click.option("--keep", is_flag=True, help="Leave the lab running at the end, to play with it.")
 def demo(state_dir: Path, keep: bool) -> None:
     """The main job on real virtual machines, narrated. Ends with 1 at the first claim that is not true."""

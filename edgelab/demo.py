@@ -11,6 +11,9 @@ from edgelab.mainjob import Step
 from edgelab.process import Say
 from edgelab.world import World, opened
 
+DEMO_STATE = Path("/var/lib/copepod-demo")
+"""Not the directory of `copepod up`: a demo empties its own before and after."""
+
 
 async def narrate(root: Path, say: Say, *, keep: bool) -> None:
     """Raises FalseClaim, and what a Box raises. A demo begins on an empty state, so that what it shows is its own."""
