@@ -19,6 +19,8 @@ CPU_PERIOD_US = 100_000
 RUN_ENTRY = "opt/org.copepod/run"
 """Firmware configuration entry from which the guest's init takes its hostname, environment and command."""
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
+MEMORY_BLOCK_MIB = 128
+"""Linux's unit of hotplug on x86-64 (SECTION_SIZE_BITS)."""
 TB_CACHE_MIB = 32
 """Translation cache of an emulated guest: 16 MiB with four vCPUs aborts QEMU, the default costs 25 MiB more."""
 
@@ -90,9 +92,13 @@ def quota_us(limit_millicores: int | None) -> int:
     return -1 if limit_millicores is None else limit_millicores * CPU_PERIOD_US // 1000
 
 
-def memory_device_xml(plugged_mib: int, requested_mib: int) -> str:
-    """The virtio-mem device that can plug up to `plugged_mib`, asked for `requested_mib`; for updateDeviceFlags."""
-    return ET.tostring(_memory_device(plugged_mib, requested_mib), encoding="unicode")
+def device_mib(spec: VmSpec) -> int:
+    """Size of the virtio-mem device; 0 for none.
+
+    Linux uses only whole memory blocks of it: of a device of 416 MiB the last 32 stay out of reach. So it
+    is rounded up, and what is beyond the VM's maximum is never requested.
+    """
+    return -(-(spec.memory_max_mib - spec.memory_base_mib) // MEMORY_BLOCK_MIB) * MEMORY_BLOCK_MIB
 
 
 def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
@@ -102,8 +108,8 @@ def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Elem
 
 
 def _memory(domain: ET.Element, spec: VmSpec) -> None:
-    if spec.memory_max_mib > spec.memory_base_mib:
-        _text(domain, "maxMemory", str(spec.memory_max_mib), slots="1", unit="MiB")
+    if plugged := device_mib(spec):
+        _text(domain, "maxMemory", str(spec.memory_base_mib + plugged), slots="1", unit="MiB")
     _text(domain, "memory", str(spec.memory_base_mib), unit="MiB")
 
 
@@ -163,9 +169,8 @@ def _devices(domain: ET.Element, spec: VmSpec, facts: HostFacts) -> None:
     _text(rng, "backend", "/dev/urandom", model="random")
     place(rng)
     ET.SubElement(devices, "panic", model="isa")
-    if spec.memory_max_mib > spec.memory_base_mib:
-        plugged, requested = spec.memory_max_mib - spec.memory_base_mib, spec.memory_mib - spec.memory_base_mib
-        device = _memory_device(plugged, requested)
+    if plugged := device_mib(spec):
+        device = _memory_device(plugged, spec.memory_mib - spec.memory_base_mib)
         devices.append(device)
         place(device)
     if facts.network == "user":

@@ -39,8 +39,8 @@ def inspect_kvm(device: Path = KVM, group: str = GROUP) -> Finding:
         return Finding(True, f"{device} is open to group {group}")
     return Finding(
         False,
-        f"{device} is closed to libvirt's QEMU user (mode {stat.S_IMODE(seen.st_mode):04o}), which makes every VM take over a "
-        f"minute to create; as root: chgrp {group} {device} && chmod 0660 {device}",
+        f"{device} is closed to libvirt's QEMU user (mode {stat.S_IMODE(seen.st_mode):04o}), which makes every VM "
+        f"take over a minute to create; as root: chgrp {group} {device} && chmod 0660 {device}",
     )
 
 
