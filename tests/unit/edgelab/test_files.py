@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from cloudhub.settings import load
+from edgecore.settings import SettingsError
+from edgecore.settings import load as load_node
 from edgelab import broker, settings, toml
 from edgelab.broker import BrokerConfig
 from edgelab.client import ApiUnavailable, read_kubeconfig
+from edgelab.fleet import load_fleet
 from edgelab.state import LabFacts
 
 REPOSITORY = Path(__file__).parents[3]
@@ -34,6 +38,34 @@ def test_the_hub_accepts_its_settings(tmp_path: Path) -> None:
     file.write_text(toml.dumps(settings.hub_settings(tmp_path, FACTS, tmp_path / "password")))
     loaded = load(file)
     assert (loaded.api.port, loaded.broker.port, loaded.broker.username) == (6443, 1884, "hub")
+
+
+@pytest.mark.parametrize("fake", [True, False])
+def test_a_node_accepts_its_settings(tmp_path: Path, fake: bool) -> None:
+    plan = settings.NodePlan("node-2", tmp_path, tmp_path / "password", broker_port=1885, memory_mib=4096)
+    file = tmp_path / "edgecore.toml"
+    file.write_text(toml.dumps(settings.node_settings(plan, replace(FACTS, fake_vms=fake))))
+    loaded = load_node(file)
+    assert (loaded.node.name, loaded.node.memory, loaded.node.cpu) == ("node-2", 4096 << 20, None)
+    assert (loaded.broker.port, loaded.broker.bind_address) == (1885, "127.0.1.2")
+    assert loaded.runtime.driver == ("fake" if fake else "libvirt")
+
+
+def test_a_fleet_finds_its_nodes(tmp_path: Path) -> None:
+    plan = settings.NodePlan("node-1", tmp_path, tmp_path / "password", broker_port=1885, memory_mib=None)
+    node_file, fleet_file = tmp_path / "edgecore.toml", tmp_path / "fleet.toml"
+    node_file.write_text(toml.dumps(settings.node_settings(plan, FACTS)))
+    fleet_file.write_text(toml.dumps(settings.fleet_settings(tmp_path, [node_file])))
+    fleet = load_fleet(fleet_file)
+    assert [node.node.name for node in fleet.nodes] == ["node-1"]
+    node_file.unlink()
+    with pytest.raises(SettingsError, match=r"edgecore\.toml"):
+        load_fleet(fleet_file)
+
+
+def test_memory_is_divided_among_real_nodes_and_one_has_it_all() -> None:
+    assert settings.memory_share(8000, 1) is None
+    assert settings.memory_share(8000, 3) == 2666
 
 
 def test_a_password_is_stored_as_mosquitto_checks_it() -> None:
