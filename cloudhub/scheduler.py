@@ -121,10 +121,11 @@ class Scheduler:
         changed = refused(pod, reason, message, timestamp(self._clock.now()))
         if changed is None:
             return
-        await self._objects.update_status(changed)
         if reason == "Unschedulable":
             _log.info("%s: %s", _name(pod), message)
+            # Before the condition, which says that this has been told: a crash between the two must not lose it.
             await self._recorder.record(pod, "Warning", "FailedScheduling", message)
+        await self._objects.update_status(changed)
 
 
 def _name(pod: Pod) -> str:

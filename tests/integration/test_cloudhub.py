@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ async def test_s84_a_silent_node_keeps_its_pods_and_gets_no_new_ones(hub: Lab) -
 
     node.connect()  # says nothing but its lease
     back = await until(lambda: hub.ready("n1", "True"))
-    assert back.status.condition("Ready").reason == "AgentReady"  # type: ignore[union-attr]
+    assert back.status.condition("Ready").reason == "AgentReady"
     await until(lambda: _tainted(hub, []))
     await until(lambda: hub.pod_ready("web", "True"))
     await hub.delivered(node, "new")
@@ -169,7 +170,7 @@ async def test_s12_a_jump_of_the_wall_clock_decides_nothing(hub: Lab) -> None:
         hub.clock.offset = timedelta(days=365 * years)
         await hub.create(f"at-{years}")
         node.running(await hub.delivered(node, f"at-{years}"))
-        await until(lambda name=f"at-{years}": hub.pod_ready(name, "True"))
+        await until(partial(hub.pod_ready, f"at-{years}", "True"))
         assert await hub.ready("n1", "True")
     kept = {event.metadata.name for event in (await hub.objects.list(Event, "default")).items}
     assert events <= kept

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -24,7 +24,6 @@ from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
 from tests.support.edgelinks import MemoryNode
 
-T = TypeVar("T")
 TIMING = Timing(lease=0.2, first=0.05, most=0.4)
 PATIENCE = 20.0
 
@@ -39,8 +38,8 @@ class SettableClock:
         return datetime.now(UTC) + self.offset
 
 
-async def until(find: Callable[[], Awaitable[T | None] | T | None], what: str = "") -> T:
-    """The first true answer of `find`; an ApiError counts as none."""
+async def until(find: Callable[[], Any], what: str = "") -> Any:
+    """The first true answer of `find` (awaited, where it has to be); an ApiError counts as none."""
     last: object = None
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE):
@@ -52,7 +51,7 @@ async def until(find: Callable[[], Awaitable[T | None] | T | None], what: str = 
                     last = error
                 else:
                     if last:
-                        return last  # type: ignore[return-value]
+                        return last
                 await asyncio.sleep(0.02)
     raise AssertionError(f"never came true: {what or find} (last: {last!r})")
 
@@ -155,13 +154,15 @@ class Lab:
         return await self.objects.get(Pod, "default", name)
 
     async def delivered(self, node: ScriptedNode, name: str) -> Pod:
-        return await until(lambda: node.pod(name), f"{name} reaches {node.name}")
+        held: Pod = await until(lambda: node.pod(name), f"{name} reaches {node.name}")
+        return held
 
     async def started(self, node: ScriptedNode, name: str) -> Pod:
         """Created, delivered, and reported Running and Ready."""
         await self.create(name)
         node.running(await self.delivered(node, name))
-        return await until(lambda: self.pod_ready(name, "True"), f"{name} is Ready")
+        ready: Pod = await until(lambda: self.pod_ready(name, "True"), f"{name} is Ready")
+        return ready
 
     async def pod_ready(self, name: str, status: str) -> Pod | None:
         found = await self.pod(name)

@@ -116,9 +116,9 @@ def test_every_change_of_the_wish_changes_the_revision() -> None:
 def test_whose_view_a_change_may_change() -> None:
     unbound, first, second = pod("a").value, pod("a", "n1").value, pod("a", "n2").value
     assert nodes_concerned("pods", None, unbound) == frozenset()
-    assert nodes_concerned("pods", unbound, first) == {"n1"}
-    assert nodes_concerned("pods", first, None) == {"n1"}
-    assert nodes_concerned("pods", first, second) == {"n1", "n2"}
+    assert nodes_concerned("pods", unbound, first) == frozenset({"n1"})
+    assert nodes_concerned("pods", first, None) == frozenset({"n1"})
+    assert nodes_concerned("pods", first, second) == frozenset({"n1", "n2"})
     assert nodes_concerned("secrets", None, b"{}") is None
 
 

@@ -1,0 +1,145 @@
+"""The daemon as it is started in production: its own process, its exit codes, its supervisor's socket, real kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+KUBECTL = shutil.which("kubectl", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
+PATIENCE = 60
+
+
+def configure(tmp_path: Path, text: str = "", *, port: int = 0) -> Path:
+    """A hub without a broker (nothing listens on port 1)."""
+    path = tmp_path / "hub.toml"
+    path.write_text(f'state_dir = "{tmp_path}/state"\n{text}\n[api]\nport = {port}\n[broker]\nport = 1\n')
+    return path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cloudhub", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@contextmanager
+def serving(config: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Until READY=1 has come, as systemd would wait for it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        address = str(tmp_path / "notify")
+        Path(address).unlink(missing_ok=True)
+        supervisor.bind(address)
+        supervisor.settimeout(PATIENCE)
+        command = [sys.executable, "-m", "cloudhub", "--config", str(config)]
+        environment = os.environ | {"NOTIFY_SOCKET": address}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+            try:
+                assert supervisor.recv(1000).startswith(b"READY=1")
+                yield process
+            finally:
+                process.kill()
+
+
+def kubectl(state: Path, *arguments: str) -> str:
+    assert KUBECTL
+    command = [KUBECTL, "--kubeconfig", str(state / "admin.kubeconfig"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+
+def test_help_and_version() -> None:
+    assert "--config" in run("--help").stdout
+    assert run("--version").stdout.startswith("cloudhub, version ")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("colour = 1", "colour: unknown key"),
+        ("cluster = 3", "cluster: Input should be a valid string (got 3)"),
+        ("[", "is not valid TOML"),
+    ],
+)
+def test_a_bad_configuration_exits_2_naming_file_and_key(tmp_path: Path, text: str, complaint: str) -> None:
+    config = configure(tmp_path, text)
+    result = run("--config", str(config))
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"cloudhub: {config}: ")
+    assert complaint in result.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_missing_configuration_exits_2(tmp_path: Path) -> None:
+    result = run("--config", str(tmp_path / "none.toml"))
+    assert result.returncode == 2
+    assert "none.toml: cannot be read: No such file" in result.stderr
+
+
+def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("--config", str(configure(tmp_path, port=port)))
+    assert result.returncode == 1
+    assert f"cloudhub: cannot listen on 127.0.0.1:{port}: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unusable_state_directory_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    result = run("--config", str(configure(tmp_path)))
+    assert result.returncode == 1
+    assert f"cloudhub: cannot use {tmp_path}/state" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_file_that_is_no_store_is_said_plainly_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "hub.db").write_bytes(b"rubbish" * 1000)
+    result = run("--config", str(configure(tmp_path)))
+    assert result.returncode == 1
+    assert "hub.db is not a Copepod store" in result.stderr
+    assert (tmp_path / "state" / "hub.db").read_bytes() == b"rubbish" * 1000
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+def test_s80_without_a_broker_it_serves_and_what_it_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    """S-80 (one hub): served without a broker; killed; started again: everything is there; SIGTERM ends it with 0."""
+    config, state = configure(tmp_path), tmp_path / "state"
+    with serving(config, tmp_path) as process:
+        assert "default" in kubectl(state, "get", "namespaces")
+        kubectl(state, "create", "configmap", "kept", "--from-literal=a=1")
+        kubectl(state, "run", "waits", "--image=copepod/micro:latest")
+        token = (state / "admin.token").read_text()
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+    with serving(config, tmp_path) as process:
+        ready = json.loads((state / "ready.json").read_text())
+        assert ready["kubeconfig"] == str(state / "admin.kubeconfig")
+        assert f":{ready['port']}" in (state / "admin.kubeconfig").read_text()
+        assert (state / "admin.token").read_text() == token
+        assert kubectl(state, "get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "1"
+        kubectl(state, "wait", "--for=condition=PodScheduled=False", "pod/waits", "--timeout=30s")
+        assert "no nodes available to schedule pods" in kubectl(state, "describe", "pod", "waits")
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        assert "no broker: cannot connect to 127.0.0.1:1" in log
+        assert "Traceback" not in log
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
+def test_everything_in_the_state_directory_is_private(tmp_path: Path) -> None:
+    """The store holds Secrets, in WAL and lock files as well."""
+    (tmp_path / "state").mkdir(mode=0o755)
+    with serving(configure(tmp_path), tmp_path):
+        modes = {path.name: path.stat().st_mode & 0o077 for path in (tmp_path / "state").iterdir()}
+    assert "hub.db" in modes
+    assert set(modes.values()) == {0}
