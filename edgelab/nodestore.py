@@ -50,7 +50,7 @@ async def pod_records(state_dir: Path) -> dict[str, PodRecord]:
     """What the node remembers of each pod, by UID; `status` in it is what it told the hub last. Raises NoStore."""
     async with opened(state_dir / STORE_FILE) as store:
         rows = (await store.list(RECORDS)).rows
-    return {row.key.name: PodRecord.model_validate_json(row.value) for row in rows}
+    return {row.key.name: PodRecord.from_json(row.value) for row in rows}
 
 
 def _copy(path: Path, copy: Path) -> None:

@@ -99,8 +99,7 @@ class World:
         record = records.get(uid)
         if record is None or record.status is None:
             return None
-        status: Mapping[str, Any] = record.status.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return status
+        return record.status.to_dict()
 
     async def sides_agree(self, name: str, timeout: float = 60) -> None:
         """Wait until hub and node hold the same status for the pod."""
