@@ -199,9 +199,11 @@ class StoreBackend:
 
     def link_changed(self, node: str, connected: bool, reason: str) -> None:
         self.sessions[node] = Session(connected, self._now(), reason)
-        _log.info("node %s is %s: %s", node, "connected" if connected else "not connected", reason)
         if connected:
+            _log.info("node %s is connected", node)
             self._heard(node)
+        else:
+            _log.info("node %s is not connected: %s", node, reason)
 
 
 @dataclass(slots=True)

@@ -12,12 +12,11 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cloudhub.view import STATUS_SOURCE
 from edgelink.api import UpItem
 from kubeapi.core import Event, Node, Pod, PodCondition, PodStatus
 from kubeapi.meta import ObjectMeta, camel
 
-SOURCE = "statusSource"
-"""In a Pod's status: which node store it came from, and its number there. An older one never replaces it (S-85)."""
 _NODES_OWN = frozenset(
     {
         "Ready",
@@ -111,7 +110,7 @@ def _event(event: Event) -> Event:
 def with_status(pod: Pod, report: StatusReport, origin: Origin) -> Pod | None:
     """`pod` with the status reported, or None when what is stored is newer. Raises BadItem."""
     _require_own(pod, origin.node)
-    if _is_older(pod.status, report, origin.store):
+    if _is_older(pod, report, origin.store):
         return None
     try:
         status = PodStatus.from_dict(report.status)
@@ -123,8 +122,9 @@ def with_status(pod: Pod, report: StatusReport, origin: Origin) -> Pod | None:
         *(item for item in status.conditions if item.type != "PodScheduled"),
     ]
     status.qos_class = status.qos_class or pod.status.qos_class
-    setattr(status, SOURCE, {"store": origin.store, "sequence": report.sequence})
-    return pod.model_copy(update={"status": status})
+    metadata = pod.metadata.copied()
+    metadata.annotations[STATUS_SOURCE] = f"{origin.store}/{report.sequence}"
+    return pod.model_copy(update={"metadata": metadata, "status": status})
 
 
 def _kept(before: PodStatus, reported: PodStatus) -> list[PodCondition]:
@@ -132,13 +132,11 @@ def _kept(before: PodStatus, reported: PodStatus) -> list[PodCondition]:
     return [item for item in before.conditions if item.type not in named | _NODES_OWN]
 
 
-def _is_older(stored: PodStatus, report: StatusReport, store: str) -> bool:
-    if report.observed_generation < (stored.observed_generation or 0):
+def _is_older(pod: Pod, report: StatusReport, store: str) -> bool:
+    if report.observed_generation < (pod.status.observed_generation or 0):
         return True
-    source = (stored.__pydantic_extra__ or {}).get(SOURCE)
-    if not isinstance(source, dict) or source.get("store") != store:
-        return False
-    return report.sequence < int(source.get("sequence", 0))
+    source, _, sequence = pod.metadata.annotations.get(STATUS_SOURCE, "").rpartition("/")
+    return source == store and sequence.isdecimal() and report.sequence < int(sequence)
 
 
 def _require_own(pod: Pod, node: str) -> None:

@@ -23,6 +23,10 @@ SECRETS = "secrets"
 KINDS = (CONFIG_MAPS, SECRETS, PODS)
 """Everything that can be in a view, in the order of sending."""
 
+STATUS_SOURCE = "copepod.dev/status-source"
+"""Annotation of a Pod, kept by the hub: which node store its status came from, and its number there (`store/number`).
+An older one never replaces it (S-85)."""
+
 _NOT_FOR_NODES = ("resourceVersion", "managedFields")
 
 
@@ -87,6 +91,9 @@ def _shown(value: bytes) -> tuple[bytes, int]:
     metadata = document["metadata"]
     for name in _NOT_FOR_NODES:
         metadata.pop(name, None)
+    annotations = metadata.get("annotations") or {}
+    if annotations.pop(STATUS_SOURCE, None) and not annotations:
+        del metadata["annotations"]
     shown = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
     return shown, int.from_bytes(blake2b(shown, digest_size=8).digest()) >> 11
 

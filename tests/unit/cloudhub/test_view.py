@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from cloudhub.view import Stored, needs, nodes_concerned, view
+from cloudhub.view import STATUS_SOURCE, Stored, needs, nodes_concerned, view
 from edgelink.api import ItemKey, View
 
 
@@ -89,7 +89,11 @@ def test_status_and_bookkeeping_do_not_change_a_view() -> None:
         "a",
         spec={"nodeName": "n1"},
         status={"phase": "Running"},
-        metadata={"resourceVersion": "9", "managedFields": [{"manager": "kubectl"}]},
+        metadata={
+            "resourceVersion": "9",
+            "annotations": {STATUS_SOURCE: "store/7"},
+            "managedFields": [{"manager": "kubectl"}],
+        },
     )
     assert build("n1", quiet).items == build("n1", noisy).items
     (item,) = build("n1", noisy).items.values()
