@@ -171,6 +171,6 @@ def same_status(hub: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
     """Whether the hub's copy says all that the node said. The hub adds fields of its own (qosClass, PodScheduled)."""
     if node is None:
         return False
-    own = {c["type"]: c for c in node.get("conditions", ())}
+    own = {c["type"]: c for c in node.get("conditions", ()) if c["type"] != "PodScheduled"}
     copied = {c["type"]: c for c in hub.get("conditions", ()) if c["type"] in own}
     return own == copied and all(hub.get(key) == value for key, value in node.items() if key != "conditions")
