@@ -100,8 +100,11 @@ class MemoryBroker:
             return
         copies = 2 if faults.double and chance.random() < faults.double else 1
         for _ in range(copies):
-            wait = chance.random() * faults.delay
-            asyncio.get_running_loop().call_later(wait, self._arrive, client, link, message)
+            loop = asyncio.get_running_loop()
+            if faults.delay:
+                loop.call_later(chance.random() * faults.delay, self._arrive, client, link, message)
+            else:  # timers of one moment would not keep their order
+                loop.call_soon(self._arrive, client, link, message)
 
     def _arrive(self, client: str, link: _Link, message: Publication) -> None:
         if client not in self._cut and self._links.get(client) is link:

@@ -142,6 +142,8 @@ class _Connection:
         self._listen([(pattern, 1) for pattern in subscriptions])
         try:
             await asyncio.to_thread(self._connect)
+            # connect() made a wake-up socket pair and loop_start() makes another without closing the first.
+            client._reset_sockets(sockpair_only=True)
             client.loop_start()
             reason = await self._ended
         except OSError as error:

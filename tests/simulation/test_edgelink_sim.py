@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from edgelink.memory import Faults, MemoryBroker, MemoryTransport
 from edgelink.runner import HubLink, NodeLink
 from tests.support.edgelinks import MemoryHub, MemoryNode
-from tests.support.virtualtime import run_virtual
+from tests.support.virtualtime import run_virtual, until
 
 FIRST, SEEDS = int(os.environ.get("SEED", "1")), int(os.environ.get("SEEDS", "25"))
 NODES = ("node-a", "node-b", "node-c")
@@ -150,12 +149,6 @@ class World:
     async def close(self) -> None:
         for who in list(self.tasks):
             await self.kill(who)
-
-
-async def until(condition: Callable[[], bool], patience: float) -> None:
-    async with asyncio.timeout(patience):
-        while not condition():
-            await asyncio.sleep(0.25)
 
 
 async def story(seed: int) -> None:

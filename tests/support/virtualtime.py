@@ -1,10 +1,10 @@
-"""An event loop whose time jumps to the next timer: a simulated hour takes a second, and nothing depends on the machine."""
+"""An event loop whose time jumps to the next timer: a simulated hour takes a second."""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -42,3 +42,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main)
+
+
+async def until(condition: Callable[[], bool], patience: float = 600.0) -> None:
+    """Simulated seconds pass until the condition holds. Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while not condition():
+        if loop.time() >= deadline:
+            raise TimeoutError(f"not so within {patience} simulated seconds")
+        await asyncio.sleep(0.25)
