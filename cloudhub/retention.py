@@ -54,7 +54,7 @@ class EventRetention:
     def __init__(self, objects: Objects, settings: EventSettings) -> None:
         self._objects = objects
         self._settings = settings
-        self._seen: dict[Identity, Seen] = {}
+        self.known: dict[Identity, Seen] = {}
         self._events = Mirror(objects, Event)
         self._events.listen(self._changed)
 
@@ -72,16 +72,16 @@ class EventRetention:
         meta = event.metadata
         identity = (meta.namespace or "", meta.name)
         if identity not in self._events.items:
-            self._seen.pop(identity, None)
+            self.known.pop(identity, None)
             return
         revision = int(meta.resource_version or 0)
-        before = self._seen.get(identity)
+        before = self.known.get(identity)
         if before is None or before.revision != revision:
-            self._seen[identity] = Seen(asyncio.get_running_loop().time(), revision)
+            self.known[identity] = Seen(asyncio.get_running_loop().time(), revision)
 
     async def sweep(self) -> None:
         now = asyncio.get_running_loop().time()
-        await each(surplus(self._seen, now, self._settings), self._remove)
+        await each(surplus(self.known, now, self._settings), self._remove)
 
     async def _remove(self, identity: Identity) -> None:
         await self._objects.delete(Event, *identity, grace_seconds=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
@@ -10,17 +11,41 @@ from pathlib import Path
 import pytest
 
 from cloudhub.logs import LinkLogs
+from cloudhub.retention import EventRetention, compact_forever
+from cloudhub.settings import EventSettings, StoreSettings
 from edgelink.api import ItemKey, NodeOffline, StreamRequest
 from kubeapi.core import Event, Node, Pod, Secret
 from kubeapi.errors import ApiError
 from kubeapi.server.logs import LogOptions
-from tests.support.hub import Lab, lab, until
+from metastore.api import Compacted
+from tests.support.hub import Lab, in_memory, lab, over_mqtt, until
+from tests.support.mosquitto import BINARY, running_mosquitto
 
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Lab]:
-    async with lab(tmp_path / "hub") as running:
+    async with lab(tmp_path / "hub", in_memory()) as running:
         yield running
+
+
+@pytest.mark.skipif(BINARY is None, reason="mosquitto is not installed")
+async def test_the_same_over_a_real_broker_which_is_killed_in_between(tmp_path: Path) -> None:
+    """S-21: the broker dies and forgets everything; both sides notice and go on by themselves."""
+    with running_mosquitto(tmp_path, ("hub", "n1")) as broker:
+        async with lab(tmp_path / "hub", over_mqtt(broker.port)) as hub:
+            node = await hub.node()
+            await hub.started(node, "before")
+            broker.kill()
+            await hub.objects.delete(Pod, "default", "before")
+            await hub.create("after")
+            await until(lambda: hub.ready("n1", "Unknown"))
+            broker.start()
+            await until(lambda: (held := node.pod("before")) and held.metadata.deletion_timestamp)
+            node.gone(await hub.pod("before"))
+            node.running(await hub.delivered(node, "after"))
+            await until(lambda: hub.pod_ready("after", "True"))
+            await until(lambda: _absent(hub, "before"))
+            await until(lambda: hub.ready("n1", "True"))
 
 
 def taints(node: Node) -> list[str]:
@@ -263,3 +288,33 @@ async def test_logs_come_from_the_node_or_the_error_names_it(hub: Lab) -> None:
         with pytest.raises(ApiError, match=text) as caught:
             [chunk async for chunk in source.logs(pod, "vm", LogOptions())]
         assert caught.value.code == 503
+
+
+async def test_events_and_history_are_bounded(hub: Lab) -> None:
+    store = hub.hub.objects.store
+    retention = EventRetention(hub.objects, EventSettings(max_per_namespace=2))
+    following = asyncio.create_task(retention.run())
+    compacting = asyncio.create_task(compact_forever(store, StoreSettings(history=100, compact_interval=0.05)))
+    try:
+        about = {"namespace": "default", "name": "x"}
+        for number in range(120):
+            meta = {"name": f"e{number:03}", "namespace": "default"}
+            await hub.objects.create(Event.from_dict({"metadata": meta, "involvedObject": about, "reason": "R"}))
+        await until(lambda: len(retention.known) == 120)
+        await retention.sweep()
+        kept = [event.metadata.name for event in (await hub.objects.list(Event, "default")).items]
+        assert kept == ["e118", "e119"]
+
+        def compacted() -> bool:
+            try:
+                store.watch(1).close()
+            except Compacted:
+                return True
+            return False
+
+        await until(compacted)
+        store.watch(store.revision - 100).close()
+    finally:
+        for task in (following, compacting):
+            task.cancel()
+        await asyncio.gather(following, compacting, return_exceptions=True)

@@ -1,4 +1,5 @@
-"""A whole hub in this process (real store, real API objects, real link) with scripted nodes on an in-memory broker."""
+"""A whole hub in this process (real store, real API objects, real link) with scripted nodes, on a broker in memory or a
+real one."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from cloudhub.daemon import Hub, World, running
 from cloudhub.settings import Settings
 from edgelink.api import ItemKey
 from edgelink.memory import MemoryBroker, MemoryTransport
+from edgelink.mqtt import MqttOptions, MqttTransport
 from edgelink.pacing import Timing
 from edgelink.runner import NodeLink
+from edgelink.transport import Transport
 from kubeapi.core import Node, Pod
 from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
@@ -26,6 +29,21 @@ from tests.support.edgelinks import MemoryNode
 
 TIMING = Timing(lease=0.2, first=0.05, most=0.4)
 PATIENCE = 20.0
+
+
+Network = Callable[[str], Transport]
+"""A client's own connection to the broker: the hub's is called `hub`, a node's has its name."""
+
+
+def in_memory() -> Network:
+    broker = MemoryBroker(random.Random(1))
+    return lambda client: MemoryTransport(broker, client, random.Random(2), TIMING, keepalive=0.5)
+
+
+def over_mqtt(port: int) -> Network:
+    """By a broker where everybody's password is `secret`."""
+    options = MqttOptions("127.0.0.1", port, password="secret", timing=TIMING)
+    return lambda client: MqttTransport(replace(options, client_id=client, username=client), random.Random(2))
 
 
 class SettableClock:
@@ -61,7 +79,7 @@ class ScriptedNode:
     """A node whose agent is the test: it holds what the link gives it, and says what it is told to say."""
 
     name: str
-    broker: MemoryBroker
+    network: Network
     cluster: str
     backend: MemoryNode = field(default_factory=MemoryNode)
     task: asyncio.Task[None] | None = None
@@ -69,8 +87,7 @@ class ScriptedNode:
     sequence: int = 0
 
     def connect(self) -> None:
-        chance = random.Random(7)
-        transport = MemoryTransport(self.broker, self.name, chance, TIMING, keepalive=0.5)
+        transport, chance = self.network(self.name), random.Random(7)
         self.link = NodeLink(
             transport, self.backend, cluster=self.cluster, node=self.name, chance=chance, timing=TIMING
         )
@@ -124,7 +141,7 @@ class ScriptedNode:
 class Lab:
     hub: Hub
     clock: SettableClock
-    broker: MemoryBroker
+    network: Network
     stack: AsyncExitStack
 
     @property
@@ -133,7 +150,7 @@ class Lab:
 
     async def node(self, name: str = "n1") -> ScriptedNode:
         """Connected, reported, Ready."""
-        node = ScriptedNode(name, self.broker, "lab", MemoryNode(store_id=f"store-{name}"))
+        node = ScriptedNode(name, self.network, "lab", MemoryNode(store_id=f"store-{name}"))
         self.stack.push_async_callback(node.disconnect)
         node.report()
         node.connect()
@@ -171,13 +188,11 @@ class Lab:
 
 
 @asynccontextmanager
-async def lab(state: Path, *, lease_timeout: float = 1.0) -> AsyncIterator[Lab]:
+async def lab(state: Path, network: Network, *, lease_timeout: float = 1.0) -> AsyncIterator[Lab]:
     settings = Settings.model_validate(
         {"state_dir": state, "cluster": "lab", "api": {"port": 0}, "nodes": {"lease_timeout": lease_timeout}}
     )
-    chance, clock = random.Random(1), SettableClock()
-    broker = MemoryBroker(chance)
-    transport = MemoryTransport(broker, "hub", chance, TIMING, keepalive=0.5)
-    world = World(chance, clock, timing=TIMING, transport=transport)
+    clock = SettableClock()
+    world = World(random.Random(1), clock, timing=TIMING, transport=network("hub"))
     async with running(settings, world) as hub, AsyncExitStack() as stack:
-        yield Lab(hub, clock, broker, stack)
+        yield Lab(hub, clock, network, stack)
