@@ -12,7 +12,7 @@ import contextlib
 import logging
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,7 +141,7 @@ class _Connection:
             client.will_set(last.topic, last.payload, last.qos)
         self._listen([(pattern, 1) for pattern in subscriptions])
         try:
-            await asyncio.to_thread(self._connect)
+            await _finished(asyncio.to_thread(self._connect))  # at most `connect_timeout`
             # connect() made a wake-up socket pair and loop_start() makes another without closing the first.
             client._reset_sockets(sockpair_only=True)
             client.loop_start()
@@ -150,7 +150,7 @@ class _Connection:
             reason = f"cannot connect to {self._options.host}:{self._options.port}: {error}"
         finally:
             self._room.set()
-            await self._close()
+            await _finished(asyncio.to_thread(self._stop))
         return reason, self._up
 
     def _connect(self) -> None:
@@ -158,14 +158,8 @@ class _Connection:
         start = {"clean_start": True} if o.version == 5 else {}
         self._client.connect(o.host, o.port, o.keepalive, o.bind_address, **start)  # type: ignore[arg-type]
 
-    async def _close(self) -> None:
-        """DISCONNECT (so that no last will is sent) and the end of the thread, also when cancelled."""
-        closing = asyncio.ensure_future(asyncio.to_thread(self._stop))
-        while not closing.done():
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(closing)
-
     def _stop(self) -> None:
+        """DISCONNECT, so that no last will is sent, and the end of the network thread."""
         self._client.disconnect()
         self._client.loop_stop()
 
@@ -246,3 +240,18 @@ class _Connection:
     def _land(self, mid: int) -> None:
         self._bytes -= self._flying.pop(mid, 0)
         self._room.set()
+
+
+async def _finished(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for `work` to its end, also when cancelled meanwhile: a thread cannot be interrupted, only waited for."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # seen
+        raise cancelled
+    task.result()

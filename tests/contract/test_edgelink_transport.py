@@ -243,3 +243,19 @@ async def test_s83_a_node_cannot_speak_as_another(mosquitto: Mosquitto) -> None:
         await node.transport.publish("copepod/c/node-a/up", b"honest", 1)
         await hub.until(lambda _: hub.messages != [])
         assert hub.messages == [("copepod/c/node-a/up", b"honest")]
+
+
+async def test_cancelling_at_any_moment_ends_a_transport(harness: Harness) -> None:
+    """While connecting, connected, closing a broken connection, backing off."""
+    for steps in range(0, 24, 2):
+        transport = harness.transport("node-a")
+        task = asyncio.create_task(transport.run((), lambda: None))
+        for _ in range(steps):
+            await asyncio.sleep(0.001)
+        if steps > 12 and isinstance(await asyncio.wait_for(transport.receive(), 5), Up):
+            harness.abort("node-a")
+            await asyncio.sleep(0)
+        task.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
