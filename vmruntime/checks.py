@@ -17,7 +17,8 @@ from vmruntime.api import (
 from vmruntime.sizing import choose_base
 
 SHRINK_MARGIN_MIB = 32
-"""Kept free above what the guest uses when it shrinks: less, and its OOM killer runs (docs/vm-lore.md, number 8)."""
+"""Kept free above what the guest uses when it shrinks: less, and its OOM killer runs (docs/vm-lore.md, number 8). The
+smallest guests have little more than that to spare when idle, so it is never more than a quarter of the new size."""
 VCPUS_LIMIT = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -103,9 +104,10 @@ def check_online(name: str, online: int, present: int) -> None:
 
 def check_shrink(name: str, size_mib: int, now_mib: int, used_mib: int) -> None:
     """Raises ResizeRefused when the guest could not live in `size_mib` with the margin kept."""
-    least = used_mib + SHRINK_MARGIN_MIB
+    margin = min(SHRINK_MARGIN_MIB, size_mib // 4)
+    least = used_mib + margin
     if size_mib < now_mib and size_mib < least:
         raise ResizeRefused(
             f"VM {name} cannot shrink to {size_mib} MiB: its guest uses {used_mib} MiB, and with "
-            f"{SHRINK_MARGIN_MIB} MiB kept free that needs {least} MiB, {least - size_mib} MiB more than asked"
+            f"{margin} MiB kept free that needs {least} MiB, {least - size_mib} MiB more than asked"
         )

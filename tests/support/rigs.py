@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from tests.support import libvirtd
@@ -96,10 +97,10 @@ class LibvirtRig:
             await self._sh(spec, "reboot")
 
     async def use_memory(self, spec: VmSpec, mib: int) -> None:
-        await self._sh(spec, f"dd if=/dev/zero of=/tmp/hog bs=1M count={mib} 2>/dev/null")
+        await self._sh(spec, f"mount -t tmpfs -o size=1g hog /mnt && dd if=/dev/zero of=/mnt/hog bs=1M count={mib}")
 
     async def free_memory(self, spec: VmSpec) -> None:
-        await self._sh(spec, "rm /tmp/hog")
+        await self._sh(spec, "umount /mnt")
 
     async def stop_onlining(self, spec: VmSpec) -> None:
         await self._sh(spec, "echo offline >/sys/devices/system/memory/auto_online_blocks")
@@ -113,6 +114,23 @@ class LibvirtRig:
     async def close(self) -> None:
         for runtime in self._opened:
             await runtime.close()
+
+
+def remove_leftovers(prefix: str) -> None:
+    """Real VMs of tests that were cut off outlive them: remove those whose names begin so.
+
+    In a thread, because a fixture may be asked for from within a running loop.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(_remove(prefix))).result()
+
+
+async def _remove(prefix: str) -> None:
+    runtime = open_runtime("libvirt", installation=INSTALLATION)
+    for status in await runtime.list():
+        if status.name.startswith(prefix):
+            await runtime.delete(status.uuid)
+    await runtime.close()
 
 
 async def until(runtime: Runtime, uuid: str, condition: object, seconds: float = 60.0) -> VmStatus:

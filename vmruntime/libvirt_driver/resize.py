@@ -79,7 +79,9 @@ class Resizer:
         before = await self._on(uuid, _facts)
         if size_mib == now_mib == requested_mib and _plausible(before.total_kib, size_mib):
             return
-        checks.check_shrink(seen.name, size_mib, now_mib, now_mib - before.available_kib // 1024)
+        # What describes the pages that leave (1/64 of them) is freed with them.
+        used_mib = now_mib - before.spare_kib // 1024 - (now_mib - size_mib) // 64
+        checks.check_shrink(seen.name, size_mib, now_mib, used_mib)
         await self._on(uuid, _request, size_mib - record.memory_base_mib)
         if size_mib >= now_mib:
             await self._await_growth(uuid, seen, before.total_kib + (size_mib - now_mib) * 1024, size_mib, deadline)
