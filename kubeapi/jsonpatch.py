@@ -6,8 +6,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 MAX_OPERATIONS = 10_000
 """More are refused, as the API server does."""
+MAX_COPIED = 3 * 1024 * 1024
+"""Bytes that the copies of one patch may add up to: a few dozen could otherwise fill the memory."""
 
 
 class JsonPatchError(ValueError):
@@ -36,11 +40,27 @@ def json_patch(original: Any, operations: Any) -> Any:
     if not isinstance(operations, list):
         raise MalformedPatch("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     document = copy.deepcopy(original)
+    copied = 0
     for operation in operations:
         if not isinstance(operation, Mapping):
             raise MalformedPatch("json: cannot unmarshal value into Go value of type jsonpatch.Operation")
+        if operation.get("op") == "copy":
+            copied += _size(_get(document, _pointer(operation.get("from"))))
+            if copied > MAX_COPIED:
+                raise JsonPatchError(
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {MAX_COPIED}"
+                )
         document = _apply(document, operation)
     return document
+
+
+def _size(value: Any) -> int:
+    """In bytes of JSON."""
+    try:
+        return len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:
+        raise JsonPatchError("Unable to complete the copy: the value is nested too deeply") from error
 
 
 def _apply(document: Any, operation: Mapping[str, Any]) -> Any:

@@ -67,7 +67,8 @@ def delete_options(query: Mapping[str, str], body: bytes, content_type: str | No
 
 
 def options_from(data: Mapping[str, Any], query: Mapping[str, str]) -> DeleteOptions:
-    preconditions = _mapping(data.get("preconditions") or {}, "Preconditions")
+    given = data.get("preconditions")
+    preconditions = _mapping({} if given is None else given, "Preconditions")
     grace = data.get("gracePeriodSeconds")
     if grace is None:
         grace = queries.integer(query, "gracePeriodSeconds")

@@ -313,6 +313,11 @@ class StoreObjects:
 
 def _check_identity(resource: ResourceType[T], wish: T, current: T) -> None:
     wanted, found = wish.metadata, current.metadata
+    if wanted.name != found.name:
+        message = f"the name of the object ({wanted.name}) does not match the name on the URL ({found.name})"
+        raise errors.bad_request(message)
+    if resource.namespaced and wanted.namespace != found.namespace:
+        raise errors.bad_request("the namespace of the object does not match the namespace on the URL")
     if wanted.uid and wanted.uid != found.uid:
         message = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {found.uid}"
         raise errors.conflict(resource.plural, found.name, message, resource.group)

@@ -49,7 +49,7 @@ async def log(server: Server, request: web.Request, target: Target) -> web.Strea
         # Not placed yet: the reference answers with nothing.
         await response.prepare(request)
         return response
-    source = _until(server.logs.logs(pod, container, options), server.stopping)
+    source = until_stopped(server.logs.logs(pod, container, options), server.stopping)
     async with aclosing(source):
         # The first bytes before the headers, so that a refusal still becomes a Status.
         chunk = await anext(source, None)
@@ -73,7 +73,7 @@ async def _send(
         chunk = await anext(source, None)
 
 
-async def _until(source: AsyncIterator[bytes], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
+async def until_stopped(source: AsyncIterator[bytes], stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
     """`source`, until the server stops."""
     stop = asyncio.create_task(stopping.wait(), name="log-stop")
     waiting: asyncio.Task[bytes | None] | None = None

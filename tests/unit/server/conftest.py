@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,6 +100,12 @@ def pod(name: str, namespace: str = "demo", **spec: Any) -> Pod:
 
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
+    async with running_api() as found:
+        yield found
+
+
+@asynccontextmanager
+async def running_api() -> AsyncIterator[Api]:
     store = await open_store(":memory:")
     clock = FixedClock(datetime(2026, 11, 30, 21, 59, 26, tzinfo=UTC))
     objects = StoreObjects(store, REGISTRY, clock, new_uid)
