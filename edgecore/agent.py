@@ -17,7 +17,7 @@ from edgecore.admission import Amounts
 from edgecore.book import NODE_STATUS, Book
 from edgecore.desk import Desk
 from edgecore.link import BookBackend
-from edgecore.nodestatus import Facts, Trouble, node_object
+from edgecore.nodestatus import Facts, Trouble, node_object, same_report
 from edgecore.reconciler import Reconciler
 from edgecore.settings import Settings
 from edgecore.sizes import Policy
@@ -165,7 +165,7 @@ class _NodeReporter:
     async def _report(self, host: HostInfo | None, trouble: Trouble | None) -> None:
         unclaimed = [f"{item.key.namespace}/{item.key.name}" for item in self._book.unclaimed.values()]
         node = node_object(self.facts(host), host, trouble, unclaimed, self._previous, self._book.now())
-        if self._previous is None or node != self._previous:
+        if self._previous is None or not same_report(node, self._previous):
             await self._book.report_node(node)
             self._previous = node
 

@@ -71,6 +71,7 @@ def node_object(
         )
     for condition in conditions:
         _keep_transition(condition, previous, now)
+        condition.last_heartbeat_time = now
     annotations = {VM_OVERHEAD: f"{host.vm_overhead_mib}Mi"} if host else {}
     return Node(
         metadata=ObjectMeta(name=facts.name, labels=_labels(facts), annotations=annotations),
@@ -82,6 +83,18 @@ def node_object(
             node_info=_info(facts, host),
         ),
     )
+
+
+def same_report(one: Node, other: Node) -> bool:
+    """Whether two reports say the same but for the time they were made."""
+    return _timeless(one) == _timeless(other)
+
+
+def _timeless(node: Node) -> Node:
+    copy = node.copied()
+    for condition in copy.status.conditions:
+        condition.last_heartbeat_time = None
+    return copy
 
 
 def _ready(trouble: Trouble | None) -> NodeCondition:

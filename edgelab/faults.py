@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -163,6 +163,9 @@ class ProxyLink:
         self._open.set()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self.bytes_up = 0
+        """What the near end has sent through it."""
+        self.bytes_down = 0
 
     @property
     def port(self) -> int:
@@ -208,18 +211,27 @@ class ProxyLink:
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
         try:
             async with asyncio.TaskGroup() as directions:
-                up = directions.create_task(self._pump(reader, far_writer))
-                down = directions.create_task(self._pump(far_reader, writer))
+                up = directions.create_task(self._pump(reader, far_writer, self._count_up))
+                down = directions.create_task(self._pump(far_reader, writer, self._count_down))
                 await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
                 up.cancel()
                 down.cancel()
         finally:
             far_writer.close()
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    def _count_up(self, count: int) -> None:
+        self.bytes_up += count
+
+    def _count_down(self, count: int) -> None:
+        self.bytes_down += count
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: Callable[[int], None]
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
                 await self._open.wait()
+                count(len(data))
                 sink.write(data)
                 await sink.drain()
             await self._open.wait()  # the end of a connection does not cross a cut link either
