@@ -42,8 +42,9 @@ async def _tell(world: World, number: int, step: Step, say: Say) -> None:
     began = loop.time()
     try:
         seen = await step.run(world)
-    except Exception as error:
-        say(f"  ✗ after {loop.time() - began:.1f} s: {error}")
+    except BaseException:
+        say(f"  ✗ after {loop.time() - began:.1f} s. VMs and state are left as they are, to look at; to remove them:")
+        say(f"    copepod clean --state {world.box.layout.root}")
         raise
     say(f"  ✓ {seen} ({loop.time() - began:.1f} s)")
 

@@ -7,7 +7,7 @@ domain holds. A claim that is not true raises `FalseClaim`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +107,7 @@ class World:
         async def look() -> str | None:
             pod = await self.pod(name)
             mine = await self.node_status(pod["metadata"]["uid"])
-            return None if same_status(pod["status"], mine) else f"hub {pod['status']}, node {mine}"
+            return "the node has none" if mine is None else status_difference(pod["status"], mine)
 
         await until_none(look, f"pod {name}: equal status on both sides", timeout)
 
@@ -116,8 +116,8 @@ class World:
 
         async def look() -> str | None:
             node = await self.kubectl.get("node", self.box.node_names[0])
-            conditions = node["status"].get("conditions", ()) if node else ()
-            seen = next((c["status"] for c in conditions if c["type"] == "Ready"), "absent")
+            conditions = by_type(node["status"].get("conditions", ()) if node else ())
+            seen = conditions.get("Ready", {}).get("status", "absent")
             return None if seen == wanted else f"it is {seen}"
 
         await until_none(look, f"node Ready={wanted}", timeout)
@@ -167,10 +167,19 @@ def _amounts(resources: Mapping[str, str]) -> dict[str, int]:
     return {name: read[name](text) for name, text in resources.items() if name in read}
 
 
-def same_status(hub: Mapping[str, Any], node: Mapping[str, Any] | None) -> bool:
-    """Whether the hub's copy says all that the node said. The hub adds fields of its own (qosClass, PodScheduled)."""
-    if node is None:
-        return False
-    own = {c["type"]: c for c in node.get("conditions", ()) if c["type"] != "PodScheduled"}
-    copied = {c["type"]: c for c in hub.get("conditions", ()) if c["type"] in own}
-    return own == copied and all(hub.get(key) == value for key, value in node.items() if key != "conditions")
+def status_difference(hub: Mapping[str, Any], node: Mapping[str, Any]) -> str | None:
+    """Where the hub's copy says other than the node; None where it says all that the node said.
+
+    The hub may say more. PodScheduled is the scheduler's own word, which the node only repeats.
+    """
+    theirs, own = by_type(hub.get("conditions", ())), by_type(node.get("conditions", ()))
+    differing = [kind for kind in own if kind != "PodScheduled" and own[kind] != theirs.get(kind)]
+    differing += [key for key in node if key != "conditions" and node[key] != hub.get(key)]
+    if not differing:
+        return None
+    hub_part, node_part = ({key: side.get(key) for key in differing} for side in ({**hub, **theirs}, {**node, **own}))
+    return f"the hub has {hub_part}, the node {node_part}"
+
+
+def by_type(conditions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {condition["type"]: condition for condition in conditions}
