@@ -17,8 +17,10 @@ import pytest
 from edgelink.memory import MemoryBroker, MemoryTransport
 from edgelink.mqtt import MqttOptions, MqttTransport
 from edgelink.pacing import Timing
+from edgelink.runner import HubLink, NodeLink
 from edgelink.topics import hub_subscriptions, node_subscriptions
 from edgelink.transport import Down, Incoming, Publication, Signal, Transport, Up, WillFactory
+from tests.support.edgelinks import MemoryHub, MemoryNode
 from tests.support.mosquitto import BINARY, Mosquitto, running_mosquitto
 
 QUICK = Timing(first=0.05, most=0.2)
@@ -259,3 +261,35 @@ async def test_cancelling_at_any_moment_ends_a_transport(harness: Harness) -> No
         async with asyncio.timeout(10):
             await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_hub_and_node_agree_over_a_real_broker(mosquitto: Mosquitto, version: int) -> None:
+    """Both shells over mosquitto, with a broker kill in between; the rest of their stories is told in memory."""
+    harness = MqttHarness(mosquitto, version)
+    hub, node, chance = MemoryHub(), MemoryNode(), random.Random(1)
+    hub_link = HubLink(harness.transport("hub"), hub, "c", chance=chance, timing=QUICK)
+    node_link = NodeLink(harness.transport("node-a"), node, cluster="c", node="node-a", chance=chance, timing=QUICK)
+    tasks = [asyncio.create_task(hub_link.run()), asyncio.create_task(node_link.run())]
+
+    async def agreed() -> None:
+        async with asyncio.timeout(20):
+            while hub.views.get("node-a") != node.items or node.queue:  # noqa: ASYNC110 (two plain stores)
+                await asyncio.sleep(0.01)
+
+    try:
+        hub.put("node-a", "big", b'"%s"' % random.Random(2).randbytes(200_000).hex().encode())
+        hub_link.view_changed("node-a")
+        await agreed()
+        harness.restart()
+        hub.put("node-a", "web")
+        hub_link.view_changed("node-a")
+        node.enqueue("level", "pods/u1", b"1")
+        node_link.wake()
+        await agreed()
+        assert hub.levels == {"node-a:pods/u1": b"1"}
+        assert max(node.changed.values()) == 1
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
