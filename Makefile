@@ -70,15 +70,19 @@ bench: setup  ## measure, beside a peer: a table, and build/bench.json
 	$(ROOT) $(BIN)/python -m bench
 
 sim: setup  ## the simulator: make sim SEEDS=10000 SEED=1
-	COPEPOD_SIM_SEEDS=$(SEEDS) COPEPOD_SIM_SEED=$(SEED) $(PYTEST) -q tests/simulation
+	SEEDS=$(SEEDS) SEED=$(SEED) $(PYTEST) -q tests/simulation
 
-golden: setup  ## write the golden files anew; look at the difference before you commit it
-	COPEPOD_UPDATE_GOLDEN=1 $(PYTEST) -q -m 'not vm and not long' tests/unit tests/contract
+golden: setup  ## write the domain XML's golden files anew; review the difference (the wire's are frozen)
+	$(PYTEST) -q tests/unit/vmruntime --update-golden
 
 clean:  ## remove what demo and tests made (VMs, taps, processes, cgroups, state); never an installed node's
 	@if [ -x $(BIN)/copepod ]; then \
 		for state in $(DEMO_STATE) $(TEST_STATE)/*; do \
 			[ ! -e "$$state" ] || $(ROOT) $(BIN)/copepod clean --state "$$state" || exit 1; \
+		done; \
+		for installation in copepod-test copepod-bench; do \
+			[ ! -S /run/libvirt/libvirt-sock ] || \
+				$(ROOT) $(BIN)/copepod clean --installation $$installation || exit 1; \
 		done; \
 	fi
 	rm -rf build

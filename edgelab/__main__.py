@@ -121,13 +121,18 @@ async def until_signalled(work: Callable[[], Awaitable[None]]) -> None:
 
 @main.command()
 @state_option
-def clean(state_dir: Path) -> None:
+@click.option("--installation", help="Instead of a lab: remove the VMs that carry this installation id.")
+def clean(state_dir: Path, installation: str | None) -> None:
     """Remove a lab: its VMs, taps, processes, cgroups, link cuts and files.
 
-    Only what the lab in that directory made is touched; an installed node on the same machine never is.
+    Only what the lab in that directory made is touched; an installed node on the same machine never is. Tests and
+    benchmarks run VMs without a lab, under an installation id of their own.
     """
     with plain_errors():
-        asyncio.run(cleaning.clean(state_dir.absolute(), say))
+        if installation is None:
+            asyncio.run(cleaning.clean(state_dir.absolute(), say))
+        else:
+            asyncio.run(cleaning.clean_installation(installation, say))
 
 
 @main.command()

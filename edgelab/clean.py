@@ -13,7 +13,8 @@ import shutil
 import signal
 from pathlib import Path
 
-from edgelab import faults, ownvms, state
+from edgelab import faults, nodestore, ownvms, state
+from edgelab.nodestore import NoStore
 from edgelab.process import Say
 from edgelab.state import LabFacts, Layout, StateError
 
@@ -67,5 +68,14 @@ def _command_line(pid: int) -> str:
 
 async def _remove_vms(layout: Layout, say: Say) -> None:
     for node in sorted(path for path in layout.nodes.glob("*") if path.is_dir()):
-        for vm in await ownvms.remove(node, say):
-            say(f"removed VM {vm}")
+        try:
+            installation = nodestore.installation(node)
+        except NoStore:
+            continue  # the id is written before the first VM is made
+        await clean_installation(installation, say)
+
+
+async def clean_installation(installation: str, say: Say) -> None:
+    """Raises VmsLeft, HostServiceFailed, NotPrepared."""
+    for vm in await ownvms.remove(installation, say):
+        say(f"removed VM {vm}")
