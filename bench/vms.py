@@ -217,8 +217,7 @@ class _Script:
         requested = target.find("requested")
         assert requested is not None
         requested.text, requested.attrib["unit"] = str((mib - 96) * 1024), "KiB"
-        flags = libvirt.VIR_DOMAIN_AFFECT_LIVE | libvirt.VIR_DOMAIN_AFFECT_CONFIG
-        self._domain.updateDeviceFlags(ET.tostring(device, encoding="unicode"), flags)
+        self._domain.updateDeviceFlags(ET.tostring(device, encoding="unicode"), libvirt.VIR_DOMAIN_AFFECT_LIVE)
         while self._plugged_mib() != mib - 96:
             time.sleep(0.002)
 
