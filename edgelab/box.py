@@ -200,7 +200,8 @@ class Box:
                 for name, file in zip(self.node_names, files, strict=True)
             ]
         self.agents = tuple(self._child(spec) for spec in specs)
-        self.say(f"starting {len(files)} {'simulated ' if self.config.fake_vms else ''}nodes")
+        kind = "simulated" if self.config.fake_vms else "real"
+        self.say(f"starting {len(files)} {kind} node{'s' if len(files) > 1 else ''}")
         self._stack.push_async_callback(_together, [agent.stop for agent in self.agents])
         await _together([agent.start for agent in self.agents])
 
