@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from vmruntime.bundle import build_micro_bundle
@@ -42,10 +43,11 @@ def ensure() -> None:
 def pid_of(name: str) -> int | None:
     try:
         pid = int(_PID_FILES[name].read_text())
-        os.kill(pid, 0)
+        # The field after the command's name: a zombie, where nobody collects the daemon, has ended.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, ValueError):
         return None
-    return pid
+    return None if state in "ZX" else pid
 
 
 def start(name: str) -> None:
@@ -54,7 +56,7 @@ def start(name: str) -> None:
     elif pid_of(name) is None:
         subprocess.run([name, "-d"], check=True, timeout=60)
     if name == "libvirtd":
-        _wait_for(_SOCKET.exists, "libvirtd's socket")
+        wait_for(_SOCKET.exists, "libvirtd's socket")
 
 
 def stop_libvirtd(how: signal.Signals = signal.SIGKILL) -> None:
@@ -66,7 +68,7 @@ def stop_libvirtd(how: signal.Signals = signal.SIGKILL) -> None:
         subprocess.run(["systemctl", "kill", "--signal", how.name, "libvirtd"], check=True)
     elif pid is not None:
         os.kill(pid, how)
-    _wait_for(lambda: pid_of("libvirtd") is None, "the end of libvirtd")
+    wait_for(lambda: pid is None or pid_of("libvirtd") != pid, "the end of libvirtd")
 
 
 async def restart_libvirtd(*, down_seconds: float = 0.0) -> None:
@@ -79,8 +81,7 @@ def qemu_pid(name: str) -> int:
     return int(Path(f"/run/libvirt/qemu/{name}.pid").read_text())
 
 
-def _wait_for(condition: object, what: str, seconds: float = 30.0) -> None:
-    assert callable(condition)
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Protocol
 
 from tests.support import libvirtd
@@ -89,7 +90,10 @@ class LibvirtRig:
         assert result.code == 0, result
 
     async def kill_vmm(self, spec: VmSpec) -> None:
-        os.kill(libvirtd.qemu_pid(spec.name), signal.SIGKILL)
+        pid = libvirtd.qemu_pid(spec.name)
+        os.kill(pid, signal.SIGKILL)
+        # In a container whose PID 1 collects its dead only now and then, libvirt waits for it, and so must the clock.
+        await asyncio.to_thread(libvirtd.wait_for, lambda: not Path(f"/proc/{pid}").exists(), "the end of QEMU")
 
     async def reboot_guest(self, spec: VmSpec) -> None:
         # The agent may be gone before it can tell how its own end went.
