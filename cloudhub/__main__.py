@@ -15,6 +15,7 @@ import sys
 import click
 
 from cloudhub import daemon, settings
+from kubeapi.config import SettingsError
 from kubeapi.sdnotify import notify
 
 
@@ -26,7 +27,7 @@ def main(path: str) -> None:
     try:
         config = settings.load(path)
         config.broker.password()
-    except settings.SettingsError as error:
+    except SettingsError as error:
         click.echo(f"cloudhub: {error}", err=True)
         sys.exit(2)
     os.umask(0o077)  # the store holds Secrets

@@ -6,25 +6,18 @@ configs/cloudhub.toml shows every key with its default and what it means; a test
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
+
+from kubeapi.config import Section, load_settings, read_secret
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class SettingsError(Exception):
-    """The configuration cannot be used; the message names file, key and reason."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ApiSettings(_Section):
+class ApiSettings(Section):
     address: str = "127.0.0.1"
     port: Port = 6443
     """0 = any free port; ready.json says which."""
@@ -32,7 +25,7 @@ class ApiSettings(_Section):
     """Further host names and addresses for the server certificate."""
 
 
-class BrokerSettings(_Section):
+class BrokerSettings(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 1883
     username: str | None = None
@@ -43,32 +36,27 @@ class BrokerSettings(_Section):
 
     def password(self) -> str | None:
         """Raises SettingsError when the file cannot be read."""
-        if self.password_file is None:
-            return None
-        try:
-            return self.password_file.read_text().strip()
-        except OSError as error:
-            raise SettingsError(f"broker.password_file: cannot read {self.password_file}: {error}") from error
+        return read_secret("broker.password_file", self.password_file)
 
 
-class StoreSettings(_Section):
+class StoreSettings(Section):
     history: Annotated[int, Field(ge=100)] = 10_000
     """Revisions kept: what watchers and offline nodes can resume from without a full list or snapshot."""
     compact_interval: Seconds = 300.0
 
 
-class NodeSettings(_Section):
+class NodeSettings(Section):
     lease_timeout: Seconds = 40.0
     """Seconds without a sign of life after which a node's Ready condition becomes Unknown."""
 
 
-class EventSettings(_Section):
+class EventSettings(Section):
     max_age: Seconds = 3600.0
     """Seconds since the hub last saw the Event change (by its own monotonic clock)."""
     max_per_namespace: Annotated[int, Field(ge=1)] = 1000
 
 
-class Settings(_Section):
+class Settings(Section):
     state_dir: Path = Path("/var/lib/copepod/hub")
     cluster: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "copepod"
     """First level of the MQTT topics after `copepod/`: lets several hubs share a broker."""
@@ -82,25 +70,4 @@ class Settings(_Section):
 
 def load(path: str | os.PathLike[str]) -> Settings:
     """Read and check a settings file. Raises SettingsError."""
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: is not valid TOML: {error}") from error
-    try:
-        return Settings.model_validate(document)
-    except ValidationError as error:
-        raise SettingsError("\n".join(f"{path}: {line}" for line in _problems(error))) from error
-
-
-def _problems(error: ValidationError) -> list[str]:
-    lines = []
-    for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown key")
-        else:
-            lines.append(f"{key}: {problem['msg']} (got {problem['input']!r})")
-    return lines
+    return load_settings(Settings, path)

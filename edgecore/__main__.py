@@ -12,7 +12,8 @@ import click
 
 from edgecore.agent import Agent, agent_version
 from edgecore.compose import real_parts
-from edgecore.settings import Settings, SettingsError, load
+from edgecore.settings import Settings, load
+from kubeapi.config import SettingsError
 from metastore.api import StoreError
 
 _BAD_CONFIGURATION, _CANNOT_START = 2, 1

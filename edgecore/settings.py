@@ -6,19 +6,15 @@ configs/edgecore.toml shows every key with its default and what it means; a test
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
 from kubeapi import quantity
+from kubeapi.config import Section, load_settings, read_secret
 
 Seconds = Annotated[float, Field(gt=0)]
-
-
-class SettingsError(Exception):
-    """The configuration cannot be used; the message names file, key and reason."""
 
 
 def _cpu(value: Any) -> Any:
@@ -35,13 +31,9 @@ Bytes = Annotated[int, BeforeValidator(_memory), Field(ge=0)]
 """Written as a Kubernetes quantity: `512Mi`."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NodeSettings(_Section):
+class NodeSettings(Section):
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")]
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     address: str | None = None
     """InternalIP in the node's status; None: the address that packets to the broker leave from."""
     cpu: Millicores | None = None
@@ -53,7 +45,7 @@ class NodeSettings(_Section):
     max_pods: Annotated[int, Field(ge=1)] = 110
 
 
-class BrokerSettings(_Section):
+class BrokerSettings(Section):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 1883
     username: str | None = None
@@ -70,15 +62,10 @@ class BrokerSettings(_Section):
 
     def password(self) -> str | None:
         """Raises SettingsError when the file cannot be read."""
-        if self.password_file is None:
-            return None
-        try:
-            return self.password_file.read_text().strip()
-        except OSError as error:
-            raise SettingsError(f"broker.password_file: cannot read {self.password_file}: {error}") from error
+        return read_secret("broker.password_file", self.password_file)
 
 
-class FakeSettings(_Section):
+class FakeSettings(Section):
     """The pretended host of `runtime.driver = "fake"`."""
 
     cpus: Annotated[int, Field(ge=1)] = 16
@@ -86,7 +73,7 @@ class FakeSettings(_Section):
     boot_seconds: Annotated[float, Field(ge=0)] = 1.0
 
 
-class RuntimeSettings(_Section):
+class RuntimeSettings(Section):
     driver: Literal["libvirt", "fake"] = "libvirt"
     uri: str = "qemu:///system"
     images: Path | None = None
@@ -98,18 +85,18 @@ class RuntimeSettings(_Section):
     fake: FakeSettings = FakeSettings()
 
 
-class PolicySettings(_Section):
+class PolicySettings(Section):
     default_memory: Bytes = 128 << 20
     """Guest memory of a container that names neither limit nor request."""
     max_cpus: Annotated[int, Field(ge=1, le=255)] = 4
     """vCPUs that a VM can grow to without an annotation (never more than the host has, nor less than its limit)."""
 
 
-class LeaseSettings(_Section):
+class LeaseSettings(Section):
     interval: Seconds = 10.0
 
 
-class Settings(_Section):
+class Settings(Section):
     node: NodeSettings
     state_dir: Path = Path("/var/lib/copepod/node")
     cluster: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] = "copepod"
@@ -122,27 +109,4 @@ class Settings(_Section):
 
 def load(path: str | os.PathLike[str]) -> Settings:
     """Read and check a settings file. Raises SettingsError."""
-    try:
-        with open(path, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: is not valid TOML: {error}") from error
-    try:
-        return Settings.model_validate(document)
-    except ValidationError as error:
-        raise SettingsError("\n".join(f"{path}: {line}" for line in _problems(error))) from error
-
-
-def _problems(error: ValidationError) -> list[str]:
-    lines = []
-    for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown key")
-        elif problem["type"] == "missing":
-            lines.append(f"{key}: is required")
-        else:
-            lines.append(f"{key}: {problem['msg']} (got {problem['input']!r})")
-    return lines
+    return load_settings(Settings, path)

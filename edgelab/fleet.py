@@ -21,7 +21,8 @@ import click
 
 from edgecore.agent import READY_FILE, Agent
 from edgecore.compose import real_parts
-from edgecore.settings import Settings, SettingsError, load
+from edgecore.settings import Settings, load
+from kubeapi.config import SettingsError
 from metastore.api import StoreError
 
 

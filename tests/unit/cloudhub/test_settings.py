@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cloudhub.settings import BrokerSettings, Settings, SettingsError, load
+from cloudhub.settings import BrokerSettings, Settings, load
+from kubeapi.config import SettingsError
 
 EXAMPLE = Path(__file__).parents[3] / "configs" / "cloudhub.toml"
 

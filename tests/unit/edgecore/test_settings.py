@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from edgecore.settings import NodeSettings, Settings, SettingsError, load
+from edgecore.settings import NodeSettings, Settings, load
+from kubeapi.config import SettingsError
 
 EXAMPLE = Path(__file__).parents[3] / "configs" / "edgecore.toml"
 

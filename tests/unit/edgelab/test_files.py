@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from cloudhub.settings import load
-from edgecore.settings import SettingsError
 from edgecore.settings import load as load_node
 from edgelab import broker, settings, toml
 from edgelab.broker import BrokerConfig
 from edgelab.client import ApiUnavailable, read_kubeconfig
 from edgelab.fleet import load_fleet
 from edgelab.state import LabFacts
+from kubeapi.config import SettingsError
 
 REPOSITORY = Path(__file__).parents[3]
 EXAMPLES = REPOSITORY / "configs" / "examples"
