@@ -27,8 +27,9 @@ class GuestFacts:
     vcpus_online: int
     total_kib: int
     spare_kib: int
-    """Free, or quickly freed: half of what caches hold counts. Not MemAvailable, which also leaves out reserves that the
-    kernel keeps in proportion to its memory, and so would have a guest use more the more it is given."""
+    """Free, or quickly freed: half of what caches hold counts. Not MemAvailable, which also leaves out
+    reserves that the kernel keeps in proportion to its memory, and so would have a guest use more the more
+    it is given."""
 
 
 def facts(domain: Any) -> GuestFacts:
