@@ -22,6 +22,9 @@ CONTAINER = "vm"
 BOOT_TIMEOUT = 180.0
 """Seconds. A guest boots in about 3 s under emulation; a crowded machine takes its time."""
 
+GUEST_TIMEOUT = 30.0
+"""Seconds for a guest's agent to be connected again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -241,8 +244,17 @@ def _claim_shown(pod: Mapping[str, Any], limits: Mapping[str, str]) -> None:
 
 
 async def _unharmed(world: World, name: str) -> None:
-    """The VM is the one it was, running, and its guest has not rebooted."""
-    first, now = world.notes[f"vm {name}"], await world.vm(name)
+    """The VM is the one it was, running, and its guest has not rebooted.
+
+    A guest whose agent is not connected (libvirtd has just started) is asked again: silence says nothing about it.
+    """
+    first = world.notes[f"vm {name}"]
+
+    async def look() -> str | None:
+        return None if (await world.vm(name)).boot_id is not None else "it does not"
+
+    await until_none(look, f"{name}: the guest answers", GUEST_TIMEOUT)
+    now = await world.vm(name)
     claim(now.state is VmState.RUNNING, f"{name}: the VM is {now.state}")
     claim(now.uuid == first.uuid, f"{name}: another VM took its place")
     claim(now.boot_id == first.boot_id, f"{name}: boot id {now.boot_id}, was {first.boot_id}")
