@@ -123,10 +123,19 @@ class FakeRuntime:
         if not vm.running:
             return
         boots = vm.boots
-        obeys = self._host.ready(vm) and not self._host.faults_of(uuid).hung and grace > SHUTDOWN_SECONDS
-        await asyncio.sleep(SHUTDOWN_SECONDS if obeys else max(grace, 0.0))
+        takes = self._obeys_after(vm)
+        obeys = takes is not None and takes < grace
+        await asyncio.sleep(takes if takes is not None and obeys else max(grace, 0.0))
         if vm.running and vm.boots == boots:
             self._host.end(uuid, Exit(ExitReason.STOPPED, 143 if obeys else 137))
+
+    def _obeys_after(self, vm: FakeVm) -> float | None:
+        """Seconds until the guest has powered off. One that boots yet obeys as soon as it hears: requests are resent."""
+        faults = self._host.faults_of(vm.spec.uuid)
+        if faults.hung or faults.boot_hangs or vm.state is not VmState.RUNNING:
+            return None
+        boots_for = max(vm.ready_at - asyncio.get_running_loop().time(), 0.0)
+        return boots_for + SHUTDOWN_SECONDS
 
     async def delete(self, uuid: str) -> None:
         self._check_up()

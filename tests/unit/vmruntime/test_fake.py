@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,22 @@ async def test_guest_faults() -> None:
     with pytest.raises(GuestUnavailable):
         await runtime.exec(spec.uuid, ["true"])
     assert (await runtime.inspect(spec.uuid)).boot_id is None
+
+
+@pytest.mark.looptime
+async def test_s46_a_guest_that_still_boots_obeys_once_it_hears() -> None:
+    """S-46: requests are resent, so a VM deleted right after its creation does not cost the whole grace."""
+    host, spec = FakeHost(boot_delay=2.0), make_spec("young")
+    runtime = FakeRuntime(host, INSTALLATION)
+    await runtime.create(spec)
+    await runtime.start(spec.uuid)
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await runtime.stop(spec.uuid, 30.0)
+    assert loop.time() - begun == pytest.approx(2.5)
+    ended = (await runtime.inspect(spec.uuid)).exit
+    assert ended is not None
+    assert ended.code == 143
 
 
 def test_commands_that_end() -> None:
