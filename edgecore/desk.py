@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from edgecore.admission import Amounts, Refusal, check, held, requests, wanted
 from edgecore.book import Book
 from edgecore.events import Note, resize_detail
-from edgecore.plan import Vms, resources_differ
+from edgecore.plan import Vms, ended_for_good, over, resources_differ
 from edgecore.record import Pending, PodRecord, Progress
 from edgecore.sizes import Policy, SizeError, container_resources, maxima, sizes
 from kubeapi import quantity
@@ -36,13 +36,16 @@ class Desk:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def admit(self, pod: Pod) -> PodRecord:
-        """A pod that is new here: Running soon, or Failed with the reason."""
+        """A pod that is new here: Running soon, or Failed with the reason, or (returned undecided) to ask again."""
         async with self._turn:
             record = self.book.record(pod)
             now = self.book.now()
             overhead = self._overhead(pod)
             resources = {item.name: container_resources(item) for item in pod.spec.containers}
-            refusal = check(wanted(resources, overhead), self._others(record), self.allocatable)
+            want = wanted(resources, overhead)
+            refusal = check(want, self._others(record), self.allocatable)
+            if refusal is not None and check(want, self._staying(record), self.allocatable) is None:
+                return record  # there is room once those that are on their way out have left: ask again
             update: dict[str, object] = {"start_time": now}
             if refusal is not None:
                 update |= {"rejected": refusal.reason, "rejected_message": refusal.message}
@@ -154,13 +157,29 @@ class Desk:
         for container in pod.spec.containers:
             policy = {item.resource_name: item.restart_policy for item in container.resize_policy}
             old = record.allocated.get(container.name) or ResourceRequirements()
+            if ended_for_good(pod, record, container.name):
+                continue
             for name in ("cpu", "memory"):
                 if policy.get(name) == "RestartContainer" and _changes(name, old, wish[container.name]):
                     found.add(container.name)
         return found
 
     def _others(self, record: PodRecord) -> list[PodRecord]:
-        return [other for uid, other in self.book.records.items() if uid != record.uid]
+        """The records of the other pods that hold something."""
+        return [other for uid, other in self.book.records.items() if uid != record.uid and not self._over(other)]
+
+    def _over(self, record: PodRecord) -> bool:
+        pod = self.book.pods.get(record.uid)
+        return pod is not None and over(pod, record)
+
+    def _staying(self, record: PodRecord) -> list[PodRecord]:
+        """The others, less those that are being deleted (or that the hub has deleted already)."""
+        pods = self.book.pods
+        return [
+            other
+            for other in self._others(record)
+            if other.uid in pods and not pods[other.uid].metadata.deletion_timestamp
+        ]
 
     def _overhead(self, pod: Pod) -> Amounts:
         given = pod.spec.overhead

@@ -14,8 +14,14 @@ from edgecore.sizes import Policy, container_resources, sizes
 from kubeapi.core import Container, Pod
 from vmruntime.api import Exit, ExitReason, VmState, VmStatus
 
+ADMISSION = ""
+"""In the place of a container's name: the pod's own admission."""
 _GUEST_RETRY = 2.0
 """Seconds until a guest that is booted but did not answer is asked again."""
+
+
+RESIZE_RESTART, IMAGE_CHANGED = "ResizeRestart", "ImageChanged"
+"""Reasons of a Stop after which the container is started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +130,14 @@ Vms = Mapping[str, VmStatus]
 def plan(
     pod: Pod | None, record: PodRecord, vms: Vms, policy: Policy, not_before: Mapping[str, float], now: float
 ) -> Step:
-    """`not_before`: container → loop time before which it must not be tried again (back-off)."""
+    """`not_before`: container, or ADMISSION, → loop time before which it must not be tried again (back-off)."""
     if pod is None or pod.metadata.deletion_timestamp:
         return _tear_down(pod, record, vms)
     if record.rejected:
         return _remove_any(record, vms) or Settled()
     if not record.admitted:
-        return Admit()
+        wait = not_before.get(ADMISSION, 0.0)
+        return Settled(wait) if wait > now else Admit()
     if resources_differ(pod, record) and _undecided(pod, record):
         return AdmitResize()
     waits: list[float] = []
@@ -185,6 +192,21 @@ def restarts(pod: Pod, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
+def over(pod: Pod, record: PodRecord) -> bool:
+    """Every container has ended for good: the pod holds nothing any more, and nothing brings it back."""
+    return bool(pod.spec.containers) and all(ended_for_good(pod, record, item.name) for item in pod.spec.containers)
+
+
+def ended_for_good(pod: Pod, record: PodRecord, name: str) -> bool:
+    known = record.container(name)
+    return known.exit is not None and not known.restart and not restarts(pod, known.exit.exit_code)
+
+
+def image_changed(container: Container, known: ContainerRecord) -> bool:
+    """The spec names another image than the one that runs: it is started again, whatever the restart policy says."""
+    return bool(known.image) and known.image != container.image
+
+
 def _run(
     pod: Pod, container: Container, record: PodRecord, vm: VmStatus | None, not_before: float, now: float
 ) -> Step | None:
@@ -192,10 +214,12 @@ def _run(
     name, known = container.name, record.container(container.name)
     if vm is not None and vm.state in (VmState.RUNNING, VmState.PAUSED) and known.attempt >= 0:
         if known.restart:
-            return Stop(name, float(record.grace), "ResizeRestart")
+            return Stop(name, float(record.grace), RESIZE_RESTART)
+        if image_changed(container, known):
+            return Stop(name, float(record.grace), IMAGE_CHANGED)
         return None if known.started_at and known.trouble is None else NoteRunning(name)
     if known.attempt < 0 or known.exit is not None:
-        return _start_next(pod, name, known, not_before, now)
+        return _start_next(pod, record, name, not_before, now)
     if vm is None:
         if known.started_at is None:
             return Settled(not_before) if not_before > now else Resume(name)
@@ -205,8 +229,8 @@ def _run(
     return NoteExit(name, vm.exit or Exit(ExitReason.UNKNOWN, 255))
 
 
-def _start_next(pod: Pod, name: str, known: ContainerRecord, not_before: float, now: float) -> Step:
-    if known.exit is not None and not known.restart and not restarts(pod, known.exit.exit_code):
+def _start_next(pod: Pod, record: PodRecord, name: str, not_before: float, now: float) -> Step:
+    if ended_for_good(pod, record, name):
         return Settled()
     return Settled(not_before) if not_before > now else Launch(name)
 

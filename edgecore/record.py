@@ -31,6 +31,8 @@ class Trouble(_Frozen):
 class ContainerRecord(_Frozen):
     attempt: int = -1
     """Number of the newest start, from 0; -1 before the first. It is the restart count once there was one."""
+    image: str = ""
+    """The image that the newest attempt was started from, as the spec named it."""
     image_id: str = ""
     """Digest of the image that the newest attempt runs."""
     started_at: str | None = None

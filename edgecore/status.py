@@ -25,6 +25,8 @@ from kubeapi.qos import qos_class
 from vmruntime.api import VmState, VmStatus
 
 _MIB = 1 << 20
+_ENDED = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
+"""Why a pod in that phase is not Ready."""
 
 
 def pod_status(pod: Pod, record: PodRecord, vms: Vms, address: str | None, now: str) -> PodStatus:
@@ -49,7 +51,7 @@ def pod_status(pod: Pod, record: PodRecord, vms: Vms, address: str | None, now: 
         host_ip=address,
         host_ips=[PodIP(ip=address)] if address else [],
     )
-    status.conditions = _conditions(pod, record, containers, now)
+    status.conditions = _conditions(pod, record, status, now)
     return status
 
 
@@ -72,10 +74,10 @@ def _container_status(container: Container, record: PodRecord, vm: VmStatus | No
     allocated = record.allocated.get(container.name)
     status = ContainerStatus(
         name=container.name,
-        image=container.image,
+        image=known.image or container.image,
         image_id=known.image_id,
         restart_count=max(known.attempt, 0),
-        state=_state(known, running),
+        state=_state(known),
         ready=bool(running and vm and vm.agent_ready),
         started=bool(running and vm and vm.agent_ready),
         container_id=f"copepod://{vm.uuid}" if vm is not None else None,
@@ -88,8 +90,9 @@ def _container_status(container: Container, record: PodRecord, vm: VmStatus | No
     return status
 
 
-def _state(known: ContainerRecord, running: bool) -> ContainerState:
-    if running and known.started_at:
+def _state(known: ContainerRecord) -> ContainerState:
+    """As recorded: an end that is seen but not yet noted is no way back from running to waiting."""
+    if known.started_at and known.exit is None:
         return ContainerState(running=ContainerStateRunning(started_at=known.started_at))
     if known.trouble is not None:
         waiting = ContainerStateWaiting(reason=known.trouble.reason, message=known.trouble.message)
@@ -126,11 +129,19 @@ def _named_memory(mib: int, *candidates: ResourceRequirements) -> str:
     return quantity.format_memory(mib * _MIB)
 
 
-def _conditions(pod: Pod, record: PodRecord, containers: list[ContainerStatus], now: str) -> list[PodCondition]:
+def _readiness(status: PodStatus) -> tuple[bool, str | None, str | None]:
+    """Whether all containers are ready; else reason and message, as pkg/kubelet/status/generate.go words them."""
+    unready = [item.name for item in status.container_statuses if not item.ready]
+    if status.container_statuses and not unready:
+        return True, None, None
+    if status.phase in _ENDED:
+        return False, _ENDED[status.phase], None
+    return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+
+
+def _conditions(pod: Pod, record: PodRecord, status: PodStatus, now: str) -> list[PodCondition]:
     generation = pod.metadata.generation
-    ready = bool(containers) and all(item.ready for item in containers)
-    unready = [item.name for item in containers if not item.ready]
-    why = None if ready else f"containers with unready status: [{' '.join(unready)}]"
+    ready, reason, why = _readiness(status)
     wanted: list[tuple[str, bool, str | None, str | None]] = []
     if record.pending is not None:
         wanted.append(("PodResizePending", True, record.pending.reason, record.pending.message))
@@ -139,9 +150,9 @@ def _conditions(pod: Pod, record: PodRecord, containers: list[ContainerStatus], 
         wanted.append(("PodResizeInProgress", True, "Error" if error else None, error))
     wanted += [
         ("PodReadyToStartContainers", record.admitted, None, None),
-        ("Initialized", True, None, None),
-        ("Ready", ready, None if ready else "ContainersNotReady", why),
-        ("ContainersReady", ready, None if ready else "ContainersNotReady", why),
+        ("Initialized", True, "PodCompleted" if status.phase == "Succeeded" else None, None),
+        ("Ready", ready, reason, why),
+        ("ContainersReady", ready, reason, why),
         ("PodScheduled", True, None, None),
     ]
     before = {item.type: item for item in record.status.conditions} if record.status else {}
@@ -149,12 +160,12 @@ def _conditions(pod: Pod, record: PodRecord, containers: list[ContainerStatus], 
         PodCondition(
             type=kind,
             status="True" if true else "False",
-            reason=reason,
+            reason=because,
             message=message,
             observed_generation=generation,
             last_transition_time=_since(before.get(kind), true, now),
         )
-        for kind, true, reason, message in wanted
+        for kind, true, because, message in wanted
     ]
 
 

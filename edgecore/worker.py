@@ -20,7 +20,7 @@ from edgecore.record import ContainerRecord, PodRecord, Trouble
 from edgecore.sizes import SizeError
 from edgecore.spec import document, vm_spec, vm_uuid
 from edgecore.status import pod_status, terminated
-from kubeapi.core import Pod
+from kubeapi.core import Container, Pod
 from metastore.api import StoreError
 from vmruntime.api import (
     Exit,
@@ -47,6 +47,8 @@ _RESET_AFTER = 600.0
 """A run this long makes the next crash the first again (the kubelet's ten minutes)."""
 _RESIZE_RETRY, _RESIZE_RETRY_MAX = 2.0, 60.0
 _UNAVAILABLE_RETRY = 2.0
+_ADMISSION_RETRY = 0.5
+"""Seconds until a pod that waits for others on their way out asks again."""
 _WAITING = {
     ImageNotFound: "ErrImagePull",
     InvalidSpec: "CreateContainerConfigError",
@@ -61,6 +63,17 @@ _EXIT_REASONS = {
     ExitReason.HOST: "HostReboot",
     ExitReason.UNKNOWN: "Unknown",
 }
+
+
+_RESTARTS = {
+    steps.RESIZE_RESTART: "Container {name} resize requires restart",
+    steps.IMAGE_CHANGED: "Container {name} definition changed, will be restarted",
+}
+"""Stops that are followed by a start, whatever the restart policy says; the kubelet's words."""
+
+
+def _container(pod: Pod, name: str) -> Container:
+    return next(item for item in pod.spec.containers if item.name == name)
 
 
 def restart_delay(crashes: int) -> float:
@@ -193,13 +206,15 @@ class Worker:
     async def _execute_living(self, step: Step, pod: Pod, record: PodRecord) -> None:
         match step:
             case steps.Admit():
-                await self.desk.admit(pod)
+                record = await self.desk.admit(pod)
+                if not record.admitted and not record.rejected:
+                    self._not_before[steps.ADMISSION] = self._now() + _ADMISSION_RETRY
             case steps.AdmitResize():
                 await self.desk.admit_resize(pod)
                 self._resize_failures.clear()
             case steps.Launch(name):
-                known = record.container(name)
-                await self._launch(pod, await self._count_attempt(record, name, known), name)
+                image = _container(pod, name).image
+                await self._launch(pod, await self._count_attempt(record, name, image), name)
             case steps.Resume(name):
                 await self._launch(pod, record, name)
             case steps.NoteRunning(name):
@@ -215,10 +230,12 @@ class Worker:
 
     # Starting and ending
 
-    async def _count_attempt(self, record: PodRecord, name: str, known: ContainerRecord) -> PodRecord:
+    async def _count_attempt(self, record: PodRecord, name: str, image: str) -> PodRecord:
         """The intent, before the act: a crash after this finds an attempt to finish, and does not count it again."""
+        known = record.container(name)
         fresh = ContainerRecord(
             attempt=known.attempt + 1,
+            image=image,
             image_id=known.image_id,
             last_exit=known.exit or known.last_exit,
             crashes=known.crashes,
@@ -227,7 +244,7 @@ class Worker:
         return await self.book.save(record.with_container(name, fresh))
 
     async def _launch(self, pod: Pod, record: PodRecord, name: str) -> None:
-        container = next(item for item in pod.spec.containers if item.name == name)
+        container = _container(pod, name)
         uuid = vm_uuid(self.uid, name)
         try:
             spec = vm_spec(pod, container, record, self.installation, self.desk.policy)
@@ -260,7 +277,7 @@ class Worker:
     async def _note_exit(self, pod: Pod, record: PodRecord, name: str, ending: Exit) -> None:
         known = record.container(name)
         ran = self._now() - self._ran_at.get(name, self._now())
-        planned = known.restart
+        planned = known.restart or steps.image_changed(_container(pod, name), known)
         crashes = known.crashes if planned else (1 if ran >= _RESET_AFTER else known.crashes + 1)
         reason = (
             _EXIT_REASONS[ending.reason] if ending.code or ending.reason is not ExitReason.SHUTDOWN else "Completed"
@@ -274,7 +291,7 @@ class Worker:
         if not planned and steps.restarts(pod, ending.code) and crashes > 1:
             message = f"back-off {restart_delay(crashes):.0f}s restarting failed container={name}"
             trouble = Trouble(reason="CrashLoopBackOff", message=message, failures=1)
-        fresh = known.model_copy(update={"exit": state, "crashes": crashes, "trouble": trouble})
+        fresh = known.model_copy(update={"exit": state, "crashes": crashes, "trouble": trouble, "restart": planned})
         notes = (
             []
             if planned
@@ -284,8 +301,8 @@ class Worker:
         self.freed()
 
     async def _stop(self, pod: Pod | None, record: PodRecord, name: str, grace: float, reason: str) -> None:
-        restart = reason == "ResizeRestart"
-        message = f"Container {name} resize requires restart" if restart else f"Stopping container {name}"
+        restart = reason in _RESTARTS
+        message = _RESTARTS.get(reason, "Stopping container {name}").format(name=name)
         if pod is not None:
             await self.book.save(record, pod=pod, notes=[Note("Killing", message)])
         uuid = vm_uuid(self.uid, name)

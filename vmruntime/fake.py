@@ -130,7 +130,7 @@ class FakeRuntime:
             self._host.end(uuid, Exit(ExitReason.STOPPED, 143 if obeys else 137))
 
     def _obeys_after(self, vm: FakeVm) -> float | None:
-        """Seconds until the guest has powered off. One that boots yet obeys as soon as it hears: requests are resent."""
+        """Seconds until the guest has powered off. One that still boots obeys once it hears: requests are resent."""
         faults = self._host.faults_of(vm.spec.uuid)
         if faults.hung or faults.boot_hangs or vm.state is not VmState.RUNNING:
             return None
