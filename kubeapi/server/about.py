@@ -57,7 +57,8 @@ class About:
                 router.add_get(path + "/", handler)
 
     async def health(self, request: web.Request) -> web.Response:
-        text = "[+]ping ok\nhealthz check passed\n" if "verbose" in request.query else "ok"
+        endpoint = request.path.split("/")[1]
+        text = f"[+]ping ok\n{endpoint} check passed\n" if "verbose" in request.query else "ok"
         return web.Response(text=text)
 
     async def version(self, request: web.Request) -> web.Response:

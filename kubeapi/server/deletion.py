@@ -15,6 +15,9 @@ from kubeapi.resource import ResourceType
 
 T = TypeVar("T", bound=KubeObject)
 
+_IMMORTAL = frozenset({"default", "kube-public", "kube-system", "copepod-system"})
+"""Namespaces that no cluster is without (the reference's NamespaceLifecycle admission, and our own)."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
@@ -53,7 +56,9 @@ def released(obj: KubeObject) -> bool:
 
 
 def plan(resource: ResourceType[T], obj: T, options: DeleteOptions, now: datetime) -> Verdict:
-    """Decides, and marks `obj` where that is the verdict. Raises ApiError 409."""
+    """Decides, and marks `obj` where that is the verdict. Raises ApiError 403, 409."""
+    if isinstance(obj, Namespace) and obj.metadata.name in _IMMORTAL:
+        raise errors.forbidden(resource.plural, obj.metadata.name, "this namespace may not be deleted")
     check_preconditions(resource.kind, obj, options)
     asked = options.grace_seconds
     if asked is not None and asked < 0:

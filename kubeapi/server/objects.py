@@ -42,8 +42,9 @@ from metastore.api import (
 
 T = TypeVar("T", bound=KubeObject)
 
-_ATTEMPTS = 10
-"""Of a read-change-write against concurrent writers, before the client is told to retry."""
+_ATTEMPTS = 50
+"""Of a read-change-write against concurrent writers, before the client is told to retry. One of them succeeds in each
+round, so this many may write one object at once and none who names no resourceVersion is refused."""
 _NAME_ATTEMPTS = 8
 
 

@@ -171,6 +171,9 @@ async def test_who_is_not_known_gets_nothing(api: Api) -> None:
             assert (await response.json())["reason"] == "Unauthorized"
     async with api.client.get("/healthz") as response:
         assert (response.status, await response.text()) == (200, "ok")
+    for endpoint in ("healthz", "readyz"):
+        async with api.client.get(f"/{endpoint}?verbose") as response:
+            assert (await response.text()).endswith(f"{endpoint} check passed\n")
 
 
 _JSON = st.recursive(

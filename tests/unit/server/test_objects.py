@@ -10,7 +10,7 @@ from kubeapi.core import ConfigMap, Namespace, Pod
 from kubeapi.errors import ApiError
 from kubeapi.meta import ObjectMeta
 from kubeapi.objects import WatchEventType
-from kubeapi.server.namespaces import NamespaceJanitor
+from kubeapi.server.namespaces import NamespaceJanitor, ensure_namespaces
 from metastore.api import OpenEntry
 from tests.unit.server.conftest import MERGE, Api, pod
 
@@ -32,10 +32,10 @@ async def test_concurrent_patches_all_take_effect(api: Api) -> None:
     await api.objects.create(pod("web"))
     path = "/api/v1/namespaces/demo/pods/web"
     answers = await asyncio.gather(
-        *(api.call("PATCH", path, {"metadata": {"labels": {f"l{i}": "x"}}}, content_type=MERGE) for i in range(8))
+        *(api.call("PATCH", path, {"metadata": {"labels": {f"l{i}": "x"}}}, content_type=MERGE) for i in range(30))
     )
     assert {answer.status for answer in answers} == {200}
-    assert len((await api.objects.get(Pod, "demo", "web")).metadata.labels) == 8
+    assert len((await api.objects.get(Pod, "demo", "web")).metadata.labels) == 30
 
 
 async def test_status_update_changes_status_only_and_spec_update_keeps_it(api: Api) -> None:
@@ -167,6 +167,15 @@ async def test_puts_can_join_another_commit(api: Api) -> None:
     put = api.objects.encode_put(found, int(found.metadata.resource_version or 0))
     await api.objects.store.commit(put, OpenEntry("1", "pods/web", "start"))
     assert (await api.objects.get(Pod, "demo", "web")).status.message == "together"
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system"])
+async def test_some_namespaces_may_not_be_deleted(api: Api, name: str) -> None:
+    await ensure_namespaces(api.objects)
+    answer = await api.call("DELETE", f"/api/v1/namespaces/{name}")
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+    assert answer.body["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    assert (await api.objects.get(Namespace, "", name)).metadata.deletion_timestamp is None
 
 
 async def test_a_missing_namespace_deletes_nothing(api: Api) -> None:
