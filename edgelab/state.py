@@ -25,6 +25,10 @@ CLUSTER = "lab"
 """The name in the topics. Labs never share a broker, so one name serves them all."""
 
 
+EARLY = {"lock", "lab.json.new"}
+"""Files that are there before lab.json is."""
+
+
 class StateError(Exception):
     """The state directory cannot be used as asked; the message says why and what to do."""
 
@@ -116,10 +120,13 @@ def load(layout: Layout) -> LabFacts | None:
 
 
 def is_lab(layout: Layout) -> bool:
-    """Whether there is anything. Raises StateError for a directory that holds something, but no lab."""
+    """Whether there is anything. Raises StateError for a directory that holds something, but no lab.
+
+    One that got no further than its lock is a lab: an `up` that was refused or killed early leaves that.
+    """
     if not layout.root.exists():
         return False
-    if not layout.facts.exists() and any(layout.root.iterdir()):
+    if not layout.facts.exists() and {path.name for path in layout.root.iterdir()} - EARLY:
         raise StateError(f"{layout.root} is not a lab's state directory (it has no lab.json): not touching it")
     return True
 

@@ -10,6 +10,7 @@ import pytest
 
 from edgelab import state
 from edgelab.box import BoxConfig, settle
+from edgelab.clean import clean
 from edgelab.state import LabFacts, Layout, StateError
 
 BEFORE = LabFacts(fake_vms=True, nodes=2, api_port=6443, broker_port=1884, passwords={"hub": "h"}, lab_pid=7)
@@ -88,3 +89,13 @@ def test_a_directory_that_is_no_lab_is_not_taken_for_one(tmp_path: Path) -> None
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(StateError, match="not touching it"):
         state.is_lab(Layout(tmp_path))
+
+
+async def test_a_lab_that_ended_before_it_wrote_anything_can_be_removed(tmp_path: Path) -> None:
+    """`up` on a port that is taken leaves no more than its lock: neither `clean` nor a demo may stumble over it."""
+    root = tmp_path / "lab"
+    state.make_root(Layout(root))
+    with state.locked(Layout(root)):
+        pass
+    await clean(root, lambda _: None)
+    assert not root.exists()
