@@ -49,8 +49,9 @@ class Kubectl:
         """Whatever its exit code. Raises TimeoutError, and then kubectl is gone."""
         process = await asyncio.create_subprocess_exec(
             self.binary,
-            "--kubeconfig",
-            self.kubeconfig,
+            *("--kubeconfig", self.kubeconfig),
+            # Labs come and go on free ports: their caches would pile up in the user's home, root's among them.
+            *("--cache-dir", self.kubeconfig.parent / "kubectl-cache"),
             *args,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
