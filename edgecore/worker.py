@@ -261,6 +261,7 @@ class Worker:
         known = record.container(name)
         failures = known.trouble.failures + 1 if known.trouble else 1
         self._not_before[name] = self._now() + retry_delay(failures)
+        log.warning("pod %s/%s: %s: %s", record.namespace, record.name, reason, message)
         trouble = Trouble(reason=reason, message=message, failures=failures)
         notes = [] if known.trouble and known.trouble.message == message else [Note("Failed", message, warning=True)]
         record = record.with_container(name, known.model_copy(update={"trouble": trouble}))

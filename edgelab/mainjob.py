@@ -14,7 +14,7 @@ from edgelab import hostservices
 from edgelab.effects import Shape
 from edgelab.settings import LEASE_TIMEOUT
 from edgelab.waiting import until_none
-from edgelab.world import World, claim, same_resources
+from edgelab.world import FalseClaim, World, claim, same_resources, unready_reason
 from vmruntime.api import VmState
 
 BURST, MICRO = "burst", "micro-vm"
@@ -41,10 +41,13 @@ async def create_pods(world: World) -> str:
 
 
 async def wait_ready(world: World) -> str:
-    await world.kubectl.ok(
+    waited = await world.kubectl.run(
         "wait", "--for=condition=Ready", f"pod/{BURST}", f"pod/{MICRO}", f"--timeout={BOOT_TIMEOUT:.0f}s",
         timeout=BOOT_TIMEOUT + 10,
     )  # fmt: skip
+    if waited.code != 0:
+        reasons = [f"{name}: {unready_reason(await world.pod(name))}" for name in (BURST, MICRO)]
+        raise FalseClaim("\n".join([waited.stderr.strip(), *reasons]))
     for name in (BURST, MICRO):
         vm = await world.vm(name)
         claim(vm.agent_ready and vm.boot_id is not None, f"{name}: the guest does not answer: {vm}")

@@ -157,6 +157,19 @@ def resize_complaint(pod: Mapping[str, Any]) -> str | None:
     return None
 
 
+def unready_reason(pod: Mapping[str, Any]) -> str:
+    """Why a pod is not Ready, in the words of its own status: what kubectl's `wait` does not tell."""
+    status = pod.get("status", {})
+    for container in status.get("containerStatuses", ()):
+        for kind, state in container.get("state", {}).items():
+            if kind != "running":
+                return f"{container['name']} is {kind}: {state.get('reason', '')}: {state.get('message', '')}"
+    for condition in status.get("conditions", ()):
+        if condition["status"] != "True" and condition.get("message"):
+            return f"{condition['type']} {condition.get('reason', '')}: {condition['message']}"
+    return f"phase {status.get('phase', 'unknown')}"
+
+
 def same_resources(wished: Mapping[str, Any], actual: Mapping[str, Any]) -> bool:
     """Amounts are compared, not spellings: 1000m is 1."""
     return all(_amounts(wished.get(part, {})) == _amounts(actual.get(part, {})) for part in ("requests", "limits"))

@@ -10,7 +10,7 @@ import pytest
 from edgelab import mainjob
 from edgelab.client import ready_nodes
 from edgelab.effects import Effect, Shape, effects_between
-from edgelab.world import resize_complaint, same_resources, status_difference
+from edgelab.world import resize_complaint, same_resources, status_difference, unready_reason
 from vmruntime.api import Owner, VmState, VmStatus
 
 
@@ -91,3 +91,26 @@ def test_only_nodes_that_say_so_are_ready() -> None:
 @pytest.mark.parametrize("step", mainjob.STEPS, ids=lambda step: step.title)
 def test_every_step_says_what_to_type(step: mainjob.Step) -> None:
     assert step.hint.split()[0] in ("kubectl", "copepod", "kill", "systemctl")
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (
+            {
+                "containerStatuses": [
+                    {"name": "vm", "state": {"waiting": {"reason": "RunContainerError", "message": "m"}}}
+                ]
+            },
+            "vm is waiting: RunContainerError: m",
+        ),
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}]},
+            "PodScheduled Unschedulable: 0/1",
+        ),
+        ({"phase": "Pending"}, "phase Pending"),
+        ({}, "phase unknown"),
+    ],
+)
+def test_a_pod_that_does_not_get_ready_says_why(status: dict[str, Any], reason: str) -> None:
+    assert unready_reason({"status": status}) == reason
