@@ -9,8 +9,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 # Real VMs, packet drops and libvirt need root; everything else is happy without.
-ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env PYTHONDONTWRITEBYTECODE=1)
-# As root in somebody's clone: leave no cache files there that its owner could not remove.
+# In somebody's clone and home it leaves nothing that its owner could not remove: no cache files, and its own HOME.
+ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -EH env PYTHONDONTWRITEBYTECODE=1)
 PYTEST = $(BIN)/python -m pytest
 ROOT_PYTEST = $(ROOT) $(PYTEST) $(if $(ROOT),-p no:cacheprovider)
 
@@ -67,7 +67,9 @@ type: $(STAMP)  ## strict types
 	$(BIN)/mypy
 
 bench: setup  ## measure, beside a peer: a table, and build/bench.json
+	@mkdir -p build
 	$(ROOT) $(BIN)/python -m bench
+	@$(if $(ROOT),$(ROOT) chown --reference=build build/bench.json)
 
 sim: setup  ## the simulator: make sim SEEDS=10000 SEED=1
 	SEEDS=$(SEEDS) SEED=$(SEED) $(PYTEST) -q tests/simulation
