@@ -22,7 +22,7 @@ async def narrate(root: Path, say: Say, *, keep: bool) -> None:
     say(_heading("Copepod: the main job on real virtual machines"))
     await clean.clean(root, _indented(say))
     async with Box(BoxConfig(root, nodes=1, links=Links.PACKETS), _indented(say)) as box:
-        say(f"  ready after {loop.time() - began:.1f} s. To follow along, in another terminal:")
+        say(f"  ready after {loop.time() - began:.1f} s. To follow along, in another root shell (sudo -s):")
         say(f"    export KUBECONFIG={box.kubeconfig} PATH={box.kubectl().binary.parent}:$PATH")
         async with opened(box, manifests()) as world:
             for number, step in enumerate(mainjob.STEPS, 1):
@@ -38,7 +38,7 @@ async def _tell(world: World, number: int, step: Step, say: Say) -> None:
     loop = asyncio.get_running_loop()
     say(f"\n[{number}/{len(mainjob.STEPS)}] {step.title}")
     if step.hint:
-        say(f"    $ {step.hint.replace('{state}', str(world.box.layout.root))}")
+        say(f"    $ {step.typed(world.box.layout.root)}")
     began = loop.time()
     try:
         seen = await step.run(world)

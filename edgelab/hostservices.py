@@ -63,6 +63,11 @@ async def restart_libvirtd(*, kill: bool = False) -> None:
     await start("libvirtd")
 
 
+def restart_command() -> str:
+    """What to type to restart libvirtd by hand on this machine."""
+    return "systemctl restart libvirtd" if _systemd() else "kill $(pidof libvirtd) && sleep 1 && libvirtd --daemon"
+
+
 def _systemd() -> bool:
     """sd_booted(3)."""
     return Path("/run/systemd/system").is_dir()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from edgelab import hostservices
@@ -32,6 +33,10 @@ class Step:
     hint: str
     """What to type to do or see the same by hand; empty where there is nothing to type."""
     run: Callable[[World], Awaitable[str]]
+
+    def typed(self, state: Path) -> str:
+        """The hint for the lab in `state` on this machine."""
+        return self.hint.replace("{state}", str(state)).replace("{restart libvirtd}", hostservices.restart_command())
 
 
 async def create_pods(world: World) -> str:
@@ -211,7 +216,7 @@ STEPS: tuple[Step, ...] = (
     ),
     Step("Restore the link", "copepod link restore --state {state} node-1", restore_link),
     Step("Kill the broker (-9) and start it", "kill -9 $(cat {state}/run/broker.pid)", kill_broker),
-    Step("Restart libvirtd", "systemctl restart libvirtd", restart_libvirtd),
+    Step("Restart libvirtd", "{restart libvirtd}", restart_libvirtd),
     Step("Delete the last pod", f"kubectl delete pod {BURST}", delete_last),
 )
 

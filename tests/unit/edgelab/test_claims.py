@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_only_nodes_that_say_so_are_ready() -> None:
 
 @pytest.mark.parametrize("step", mainjob.STEPS, ids=lambda step: step.title)
 def test_every_step_says_what_to_type(step: mainjob.Step) -> None:
-    assert step.hint.split()[0] in ("kubectl", "copepod", "kill", "systemctl")
+    assert step.typed(Path("/lab")).split()[0] in ("kubectl", "copepod", "kill", "systemctl")
 
 
 @pytest.mark.parametrize(
