@@ -26,6 +26,10 @@ from edgelink.transport import Down, Incoming, Signal, Up, WillFactory
 
 _logger = logging.getLogger(__name__)
 
+_UNUSABLE = (OSError, ValueError)
+"""What sockets, TLS and paho raise for settings that do not work (UnicodeError, for a host that is no name, is a
+ValueError). An agent outlives them: they may be mended, or come right by themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
@@ -76,10 +80,11 @@ class MqttTransport:
     async def run(self, subscriptions: Sequence[str], will: WillFactory) -> None:
         attempt = 0
         while True:
-            connection = _Connection(self._options, self._put)
-            self._connection = connection
             try:
-                reason, was_up = await connection.serve(subscriptions, will)
+                self._connection = _Connection(self._options, self._put)
+                reason, was_up = await self._connection.serve(subscriptions, will)
+            except _UNUSABLE as error:  # before it was tried: certificates that are being replaced, a host that is none
+                reason, was_up = f"cannot connect to {self._options.host}:{self._options.port}: {error}", False
             finally:
                 self._connection = None
             attempt = 0 if was_up else attempt + 1
@@ -146,7 +151,7 @@ class _Connection:
             client._reset_sockets(sockpair_only=True)
             client.loop_start()
             reason = await self._ended
-        except OSError as error:
+        except _UNUSABLE as error:
             reason = f"cannot connect to {self._options.host}:{self._options.port}: {error}"
         finally:
             self._room.set()

@@ -15,7 +15,7 @@ from typing import Protocol
 import pytest
 
 from edgelink.memory import MemoryBroker, MemoryTransport
-from edgelink.mqtt import MqttOptions, MqttTransport
+from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
 from edgelink.pacing import Timing
 from edgelink.runner import HubLink, NodeLink
 from edgelink.topics import hub_subscriptions, node_subscriptions
@@ -293,3 +293,19 @@ async def test_hub_and_node_agree_over_a_real_broker(mosquitto: Mosquitto, versi
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_settings_that_do_not_work_are_a_lost_connection_not_the_end(tmp_path: Path) -> None:
+    """A host that is no name, certificates that are not there just now: said, and tried again."""
+    for options in (
+        MqttOptions("a..b", timing=QUICK),
+        MqttOptions("127.0.0.1", 1, tls=TlsOptions(str(tmp_path / "none")), timing=QUICK),
+    ):
+        transport = MqttTransport(options, random.Random(1))
+        running = asyncio.create_task(transport.run((), lambda: None))
+        for _ in range(2):
+            signal = await asyncio.wait_for(transport.receive(), 10)
+            assert isinstance(signal, Down)
+            assert signal.reason.startswith(f"cannot connect to {options.host}:{options.port}: ")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
