@@ -27,6 +27,7 @@ def main(path: str) -> None:
     try:
         config = settings.load(path)
         config.broker.password()
+        config.broker.check_tls()
     except SettingsError as error:
         click.echo(f"cloudhub: {error}", err=True)
         sys.exit(2)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kubeapi.config import Section, load_settings, read_secret
+from kubeapi.config import Section, check_tls_files, load_settings, read_secret
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -26,7 +26,7 @@ class ApiSettings(Section):
 
 
 class BrokerSettings(Section):
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 1883
     username: str | None = None
     password_file: Path | None = None
@@ -37,6 +37,10 @@ class BrokerSettings(Section):
     def password(self) -> str | None:
         """Raises SettingsError when the file cannot be read."""
         return read_secret("broker.password_file", self.password_file)
+
+    def check_tls(self) -> None:
+        """Raises SettingsError when the CA's file cannot be used."""
+        check_tls_files("broker", self.ca_file)
 
 
 class StoreSettings(Section):

@@ -19,7 +19,8 @@ _MIB = 1 << 20
 
 
 def real_parts(settings: Settings, chance: Chance) -> Parts:
-    """Raises SettingsError when the broker's password cannot be read."""
+    """Raises SettingsError when the broker's password or TLS files cannot be used."""
+    settings.broker.check_tls()
     return Parts(
         open_runtime=lambda installation: _runtime(settings, installation),
         transport=MqttTransport(_mqtt(settings), chance),

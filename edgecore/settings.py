@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from kubeapi import quantity
-from kubeapi.config import Section, load_settings, read_secret
+from kubeapi.config import Section, check_tls_files, load_settings, read_secret
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -46,7 +46,7 @@ class NodeSettings(Section):
 
 
 class BrokerSettings(Section):
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=1, le=65535)] = 1883
     username: str | None = None
     """None: the node's name."""
@@ -60,9 +60,22 @@ class BrokerSettings(Section):
     """Local address to connect from, on a box with several."""
     keepalive: Annotated[int, Field(ge=5)] = 12
 
+    @model_validator(mode="after")
+    def _whole_tls(self) -> Self:
+        """Half a TLS configuration must not end as a connection without any."""
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file go together")
+        if self.cert_file is not None and self.ca_file is None:
+            raise ValueError("cert_file needs ca_file: without it the connection would not use TLS")
+        return self
+
     def password(self) -> str | None:
         """Raises SettingsError when the file cannot be read."""
         return read_secret("broker.password_file", self.password_file)
+
+    def check_tls(self) -> None:
+        """Raises SettingsError when a file of TLS cannot be used."""
+        check_tls_files("broker", self.ca_file, self.cert_file, self.key_file)
 
 
 class FakeSettings(Section):

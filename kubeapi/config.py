@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import tomllib
 from pathlib import Path
 from typing import TypeVar
@@ -46,6 +47,21 @@ def read_secret(key: str, file: Path | None) -> str | None:
         return file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{key}: cannot read {file}: {error}") from error
+
+
+def check_tls_files(
+    key: str, ca_file: Path | None, cert_file: Path | None = None, key_file: Path | None = None
+) -> None:
+    """Whether these PEM files, settings of table `key`, make a TLS client. Raises SettingsError naming them."""
+    for name, file in (("ca_file", ca_file), ("cert_file", cert_file), ("key_file", key_file)):
+        read_secret(f"{key}.{name}", file)
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        if cert_file is not None:
+            context.load_cert_chain(cert_file, key_file)
+    except (OSError, ValueError) as error:
+        which = ", ".join(str(file) for file in (ca_file, cert_file, key_file) if file is not None)
+        raise SettingsError(f"{key}: cannot use TLS with {which}: {error}") from error
 
 
 def _problems(error: ValidationError) -> list[str]:

@@ -83,6 +83,14 @@ def test_a_missing_configuration_exits_2(tmp_path: Path) -> None:
     assert "none.toml: cannot be read: No such file" in result.stderr
 
 
+def test_a_ca_file_that_cannot_be_read_exits_2_naming_it(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    config.write_text(config.read_text() + f'ca_file = "{tmp_path}/none"\n')
+    result = run("--config", str(config))
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"cloudhub: broker.ca_file: cannot read {tmp_path}/none")
+
+
 def test_a_port_in_use_is_said_plainly(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
