@@ -29,7 +29,7 @@ from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
 from metastore.api import Key
 from metastore.sql import open_store
-from vmruntime.api import HostInfo, Runtime, RuntimeUnavailable
+from vmruntime.api import HostInfo, Runtime, VmError
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class _NodeReporter:
         try:
             host = await self._runtime.host()
             await self._runtime.list()
-        except RuntimeUnavailable as error:
+        except VmError as error:  # whatever the hypervisor's fault is, the agent outlives it
             return host, Trouble("RuntimeUnavailable", str(error))
         if host.acceleration.kind == "tcg" and not self._settings.runtime.allow_emulation:
             message = f"guests do not run under KVM here and emulation is not allowed: {host.acceleration.reason}"

@@ -16,7 +16,7 @@ from edgecore.desk import Desk
 from edgecore.spec import vm_uuid
 from edgecore.worker import Worker
 from kubeapi.core import Pod
-from vmruntime.api import EventType, Runtime, RuntimeUnavailable, VmStatus
+from vmruntime.api import EventType, Runtime, VmError, VmStatus
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Reconciler:
         while True:
             try:
                 await self._look()
-            except RuntimeUnavailable as error:
+            except VmError as error:
                 log.warning("cannot list VMs: %s", error)
             await asyncio.sleep(_LOOK_INTERVAL)
 

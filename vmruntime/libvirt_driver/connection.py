@@ -102,8 +102,8 @@ class Connection:
 
         try:
             return await self._loop.run_in_executor(self._pool, run)
-        except RuntimeUnavailable:
-            self._lost()
+        except RuntimeUnavailable as error:
+            self._lost(str(error))
             raise
 
     def listen(self) -> None:
@@ -134,13 +134,24 @@ class Connection:
             self._conn = None
             _start_event_thread()
             missed, self._missed = self._missed, True
-            conn = libvirt.open(self._uri)
-            self._register(conn)
+            conn = self._connect()
             self._conn = conn
             if missed:
                 log.info("connected to libvirtd again")
                 self._hand_over(RESYNC)
             return conn
+
+    def _connect(self) -> Any:
+        """Whatever keeps it from opening, there is no hypervisor then: that passes, or is mended by people."""
+        try:
+            conn = libvirt.open(self._uri)
+            self._register(conn)
+        except libvirt.libvirtError as error:
+            text = error.get_error_message() or str(error)
+            raise RuntimeUnavailable(
+                f"cannot connect to libvirt at {self._uri}: {text}; is libvirtd running?"
+            ) from error
+        return conn
 
     def _drop(self) -> None:
         with self._lock:
@@ -173,7 +184,7 @@ class Connection:
             self._hand_over(VmEvent(type, domain.UUIDString()))
 
     def _on_close(self, conn: Any, reason: int, opaque: object) -> None:
-        self._to_loop(self._lost)
+        self._to_loop(self._lost, "it was closed by the other end")
 
     def _hand_over(self, event: VmEvent) -> None:
         self._to_loop(self._on_event, event)
@@ -189,10 +200,10 @@ class Connection:
 
     # -- on the loop ----------------------------------------------------------------------------------------------
 
-    def _lost(self) -> None:
+    def _lost(self, why: str) -> None:
         if self._closed or self._reconnecting is not None:
             return
-        log.warning("connection to libvirtd lost; trying again every %g s", RECONNECT_SECONDS)
+        log.warning("no connection to libvirtd (%s); trying again every %g s", why, RECONNECT_SECONDS)
         self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(), name="libvirt-reconnect")
 
     async def _reconnect(self) -> None:
@@ -202,7 +213,7 @@ class Connection:
                 try:
                     await loop.run_in_executor(self._pool, self._open)
                     return
-                except libvirt.libvirtError:
+                except RuntimeUnavailable:
                     await asyncio.sleep(RECONNECT_SECONDS)
         finally:
             self._reconnecting = None
