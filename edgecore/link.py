@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from edgecore.book import Book
 from edgecore.spec import vm_uuid
 from edgelink.api import ItemKey, NodeFacts, StreamRefused, StreamRequest, UpItem, ViewChange
+from kubeapi.sdnotify import notify
 from vmruntime.api import Runtime, RuntimeUnavailable, VmNotFound
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ class BookBackend:
         self._runtime = runtime
         self._boot_id = boot_id
         self._new_id = new_id
-        self.connected = False
+        self._reported: tuple[bool, str] | None = None
 
     async def facts(self) -> NodeFacts:
         store = self._book.store
@@ -67,6 +68,10 @@ class BookBackend:
             raise StreamRefused(str(error)) from error
 
     def link_changed(self, connected: bool, reason: str) -> None:
-        if connected != self.connected:
-            self.connected = connected
-            log.info("hub %s%s", "reached" if connected else "out of reach", f": {reason}" if reason else "")
+        """Each state and each new reason is told once, in the log and to the service manager (S-02)."""
+        if self._reported == (connected, reason):
+            return
+        self._reported = connected, reason
+        text = "hub reached" if connected else "hub out of reach" + (f": {reason}" if reason else "")
+        log.log(logging.INFO if connected else logging.WARNING, "%s", text)
+        notify(f"STATUS={text}")
