@@ -129,13 +129,16 @@ class Box:
         await Client(self.kubeconfig).wait_nodes(frozenset(self.node_names), timeout)
 
     async def _start(self) -> None:
+        if not self.config.fake_vms:
+            realhost.require_root()
         state.make_root(self.layout)
         self._stack.enter_context(state.locked(self.layout))
         self.facts = self._settled()
-        for table in await faults.clean_leftovers():
-            self.say(f"removed the link cuts of a lab that is gone ({table})")
         if not self.config.fake_vms:
             await realhost.prepare(self.say)
+        state.save(self.layout, self.facts)  # only now: a machine that cannot run real VMs is still free for others
+        for table in await faults.clean_leftovers():
+            self.say(f"removed the link cuts of a lab that is gone ({table})")
         if faults.can_cut():  # cuts made from outside (`copepod link cut`) end with the lab, too
             self._stack.push_async_callback(faults.remove_table, faults.table_name(os.getpid()))
         await self._start_broker()
@@ -147,14 +150,12 @@ class Box:
 
     def _settled(self) -> LabFacts:
         facts = state.with_passwords(settle(state.load(self.layout), self.config, port_is_free))
-        facts = replace(
+        return replace(
             facts,
             api_port=facts.api_port or free_port(),
             broker_port=facts.broker_port or free_port(),
             lab_pid=os.getpid(),
         )
-        state.save(self.layout, facts)
-        return facts
 
     async def _start_broker(self) -> None:
         config = BrokerConfig(self.layout.broker, self.facts.broker_port, CLUSTER, self.facts.passwords)

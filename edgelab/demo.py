@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from edgelab import clean, mainjob, state
+from edgelab import clean, mainjob, realhost, state
 from edgelab.box import Box, BoxConfig, Links
 from edgelab.mainjob import Step
 from edgelab.process import Say
@@ -17,6 +17,7 @@ DEMO_STATE = Path("/var/lib/copepod-demo")
 
 async def narrate(root: Path, say: Say, *, keep: bool) -> None:
     """Raises FalseClaim, and what a Box raises. A demo begins on an empty state, so that what it shows is its own."""
+    realhost.require_root()
     loop = asyncio.get_running_loop()
     began = loop.time()
     say(_heading("Copepod: the main job on real virtual machines"))

@@ -124,9 +124,13 @@ def is_lab(layout: Layout) -> bool:
 
     One that got no further than its lock is a lab: an `up` that was refused or killed early leaves that.
     """
-    if not layout.root.exists():
+    try:
+        found = {path.name for path in layout.root.iterdir()}
+    except FileNotFoundError:
         return False
-    if not layout.facts.exists() and {path.name for path in layout.root.iterdir()} - EARLY:
+    except OSError as error:
+        raise StateError(f"cannot look into {layout.root}: {error.strerror}; try with sudo") from error
+    if layout.facts.name not in found and found - EARLY:
         raise StateError(f"{layout.root} is not a lab's state directory (it has no lab.json): not touching it")
     return True
 

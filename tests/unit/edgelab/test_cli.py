@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from edgelab.__main__ import main
-from edgelab.state import LabFacts, Layout, save
+from edgelab.hostservices import HostServiceFailed
+from edgelab.state import LabFacts, Layout, load, save
 
 
 def run(*arguments: str) -> Result:
@@ -44,12 +45,31 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
 
 
-def test_real_vms_without_root_are_refused_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [["up"], ["demo"]])
+def test_real_vms_without_root_are_refused_in_a_sentence(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    result = run("up", "--state", str(tmp_path / "lab"))
+    result = run(*command, "--state", str(tmp_path / "lab"))
     assert result.exit_code == 1
     assert "need root" in result.stderr
     assert "--fake-vms" in result.stderr
+    assert not (tmp_path / "lab").exists()  # the advice can be followed: nothing there is real yet
+
+
+def test_a_machine_without_libvirt_is_still_free_for_simulated_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+
+    async def absent(_: object) -> None:
+        raise HostServiceFailed("libvirtd is not installed")
+
+    monkeypatch.setattr("edgelab.hostservices.ensure_libvirt", absent)
+    result = run("up", "--state", str(tmp_path / "lab"))
+    assert result.exit_code == 1
+    assert "libvirtd is not installed" in result.stderr
+    assert load(Layout(tmp_path / "lab")) is None
 
 
 def test_cleaning_what_is_not_there_is_done_already(tmp_path: Path) -> None:
