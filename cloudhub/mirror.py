@@ -32,10 +32,27 @@ class Mirror(Generic[T]):
         self._listeners: list[Callable[[T], None]] = []
         self.items: dict[Identity, T] = {}
         self.synced = asyncio.Event()
+        self.revision = 0
+        """Of the newest change that is taken into account."""
+        self._moved = asyncio.Event()
 
     def listen(self, changed: Callable[[T], None]) -> None:
         """`changed` is called with each object that came, changed or went (its last state)."""
         self._listeners.append(changed)
+
+    async def moved(self) -> None:
+        """Until the next change."""
+        await self._moved.wait()
+
+    async def reached(self, revision: int) -> None:
+        """Until every change up to `revision` is taken into account."""
+        while self.revision < revision:
+            await self.moved()
+
+    def _advance(self, revision: str | None) -> None:
+        self.revision = max(self.revision, int(revision or 0))
+        self._moved.set()
+        self._moved = asyncio.Event()
 
     def _changed(self, obj: T) -> None:
         for listener in self._listeners:
@@ -59,6 +76,7 @@ class Mirror(Generic[T]):
             self._changed(before[gone])
         for item in listing.items:
             self._changed(item)
+        self._advance(listing.resource_version)
         async for event in self._objects.watch(self._model, listing.resource_version):
             self._take(event)
 
@@ -69,6 +87,7 @@ class Mirror(Generic[T]):
         else:
             self.items[identity] = event.object
         self._changed(event.object)
+        self._advance(event.object.metadata.resource_version)
 
 
 def _identity(obj: KubeObject) -> Identity:

@@ -11,7 +11,7 @@ from kubeapi.decode import check_kind, check_strict, decode, unknown_fields
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
 from kubeapi.server import binding, framing, queries
-from kubeapi.server.deletion import DeleteOptions
+from kubeapi.server.deletion import DeleteOptions, Propagation
 from kubeapi.server.paths import Target
 from kubeapi.server.queries import FieldValidation
 
@@ -85,7 +85,36 @@ def options_from(data: Mapping[str, Any], query: Mapping[str, str]) -> DeleteOpt
         uid=_text(preconditions, "uid"),
         resource_version=_text(preconditions, "resourceVersion"),
         dry_run=queries.write_options(query, asked).dry_run,
+        propagation=_propagation(data, query),
     )
+
+
+def _propagation(data: Mapping[str, Any], query: Mapping[str, str]) -> Propagation | None:
+    """Raises ApiError 400, 422."""
+    policy = data.get("propagationPolicy") or query.get("propagationPolicy") or None
+    orphan = data.get("orphanDependents")
+    if orphan is None and query.get("orphanDependents"):
+        orphan = queries.flag(query, "orphanDependents")
+    if orphan is not None and policy is not None:
+        raise _bad_options(f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set')
+    if orphan is not None:
+        if not isinstance(orphan, bool):
+            raise errors.bad_request(
+                "json: cannot unmarshal into Go struct field DeleteOptions.orphanDependents of type bool"
+            )
+        return Propagation.ORPHAN if orphan else Propagation.BACKGROUND
+    if policy is None:
+        return None
+    try:
+        return Propagation(policy)
+    except ValueError as error:
+        wanted = ", ".join(f'"{item.value}"' for item in sorted(Propagation, key=lambda item: item.value))
+        raise _bad_options(f'Unsupported value: "{policy}": supported values: {wanted}, "nil"') from error
+
+
+def _bad_options(message: str) -> errors.ApiError:
+    cause = errors.Cause("FieldValueInvalid", message, "propagationPolicy")
+    return errors.invalid("DeleteOptions", "", [cause], "meta.k8s.io")
 
 
 def parse_binding(body: bytes, content_type: str | None) -> binding.Target:

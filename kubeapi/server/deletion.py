@@ -19,12 +19,27 @@ _IMMORTAL = frozenset({"default", "kube-public", "kube-system", "copepod-system"
 """Namespaces that no cluster is without (the reference's NamespaceLifecycle admission, and our own)."""
 
 
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+"""Finalizers that the garbage collector serves: dependents are let go first, or deleted first."""
+
+
+class Propagation(Enum):
+    """What becomes of an object's dependents (metav1.DeletionPropagation)."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
     grace_seconds: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     dry_run: bool = False
+    propagation: Propagation | None = None
+    """None: as its finalizers say already, else in the background."""
 
 
 class Verdict(Enum):
@@ -65,10 +80,11 @@ def plan(resource: ResourceType[T], obj: T, options: DeleteOptions, now: datetim
         asked = 1  # as the reference reads a negative period
     grace = resource.strategy.grace_seconds(obj, asked)
     meta = obj.metadata
+    other_propagation = _set_propagation(obj, options.propagation)
     if grace <= 0 and not held(obj):
         return Verdict.REMOVE
     if meta.deletion_timestamp is not None and grace >= (meta.deletion_grace_period_seconds or 0):
-        return Verdict.KEEP
+        return Verdict.MARK if other_propagation else Verdict.KEEP
     if meta.deletion_timestamp is None and meta.generation:
         meta.generation += 1
     meta.deletion_timestamp = timestamp(now + timedelta(seconds=grace))
@@ -76,3 +92,15 @@ def plan(resource: ResourceType[T], obj: T, options: DeleteOptions, now: datetim
     if isinstance(obj, Namespace):
         obj.status.phase = "Terminating"
     return Verdict.MARK
+
+
+def _set_propagation(obj: KubeObject, wished: Propagation | None) -> bool:
+    """As finalizers; returns whether they changed."""
+    if wished is None:
+        return False
+    before = obj.metadata.finalizers
+    wanted = {Propagation.FOREGROUND: [FOREGROUND], Propagation.ORPHAN: [ORPHAN]}.get(wished, [])
+    if [item for item in before if item in (ORPHAN, FOREGROUND)] == wanted:
+        return False
+    obj.metadata.finalizers = [*(item for item in before if item not in (ORPHAN, FOREGROUND)), *wanted]
+    return True
