@@ -149,6 +149,13 @@ class ObjectMeta(KubeModel):
     finalizers: list[str] = Field(default_factory=list)
     managed_fields: list[dict[str, Any]] = Field(default_factory=list)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The metadata of a template has no name."""
+        data = super().to_dict()
+        if not self.name:
+            data.pop("name", None)
+        return data
+
 
 class Condition(KubeModel):
     """metav1.Condition; pod and node conditions add their own times."""
