@@ -13,7 +13,7 @@ import pytest
 from cloudhub.logs import LinkLogs
 from cloudhub.retention import EventRetention, compact_forever
 from cloudhub.settings import EventSettings, StoreSettings
-from edgelink.api import ItemKey, NodeOffline, StreamRequest
+from edgelink.api import ItemKey, NodeOffline, StreamRefused, StreamRequest
 from kubeapi.core import Event, Node, Pod, Secret
 from kubeapi.errors import ApiError
 from kubeapi.server.logs import LogOptions
@@ -288,6 +288,36 @@ async def test_logs_come_from_the_node_or_the_error_names_it(hub: Lab) -> None:
         with pytest.raises(ApiError, match=text) as caught:
             [chunk async for chunk in source.logs(pod, "vm", LogOptions())]
         assert caught.value.code == 503
+
+
+class _NotThere:
+    async def open_stream(self, node: str, request: StreamRequest) -> AsyncIterator[bytes]:
+        raise StreamRefused("the pod is not on this node")
+
+
+async def test_logs_of_what_has_not_started_or_is_not_kept_say_so() -> None:
+    """The first two in the reference's words."""
+    started = {"name": "vm", "containerID": "copepod://x", "state": {"running": {"startedAt": "2026-01-02T03:04:05Z"}}}
+    creating = {"name": "vm", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    not_found = 'previous terminated container "vm" in pod "p" not found'
+    cases: list[tuple[list[object], bool, str]] = [
+        ([], False, 'container "vm" in pod "p" is waiting to start: ContainerCreating'),
+        ([creating], False, 'container "vm" in pod "p" is waiting to start: ErrImagePull'),
+        ([started], False, "the pod is not on this node"),
+        ([started], True, not_found),
+        ([{**started, "restartCount": 1}], True, "what was before is not kept"),
+    ]
+    for statuses, previous, text in cases:
+        pod = Pod.from_dict(
+            {
+                "metadata": {"name": "p", "uid": "u"},
+                "spec": {"nodeName": "n1"},
+                "status": {"containerStatuses": statuses},
+            }
+        )
+        with pytest.raises(ApiError, match=text) as caught:
+            [chunk async for chunk in LinkLogs(_NotThere(), {}).logs(pod, "vm", LogOptions(previous=previous))]
+        assert caught.value.code == 400
 
 
 async def test_events_and_history_are_bounded(hub: Lab) -> None:
