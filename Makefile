@@ -12,10 +12,11 @@ STAMP  := $(VENV)/.installed
 # In somebody's clone and home it leaves nothing that its owner could not remove: no cache files, and its own HOME.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo -EH env PYTHONDONTWRITEBYTECODE=1)
 PYTEST = $(BIN)/python -m pytest
-ROOT_PYTEST = $(ROOT) $(PYTEST) $(if $(ROOT),-p no:cacheprovider)
+ROOT_PYTEST = $(ROOT) $(if $(ROOT),HYPOTHESIS_STORAGE_DIRECTORY=$(ROOT_CACHE) )$(PYTEST) $(if $(ROOT),-p no:cacheprovider)
 
 DEMO_STATE ?= /var/lib/copepod-demo
 TEST_STATE ?= /var/lib/copepod-test
+ROOT_CACHE := /var/cache/copepod-test
 SEEDS ?= 200
 SEED  ?= 1
 
@@ -87,4 +88,5 @@ clean:  ## remove what demo and tests made (VMs, taps, processes, cgroups, state
 				$(ROOT) $(BIN)/copepod clean --installation $$installation || exit 1; \
 		done; \
 	fi
+	@[ ! -e $(ROOT_CACHE) ] || $(ROOT) rm -rf $(ROOT_CACHE)
 	rm -rf build
