@@ -11,7 +11,7 @@ from aiohttp import web
 from kubeapi import errors
 from kubeapi.resource import Registry
 from kubeapi.server import discovery, negotiation
-from kubeapi.server.openapi import Documents
+from kubeapi.server.openapi import PROTO_V2, PROTO_V2_ANSWER, Documents, empty_v2, empty_v2_proto
 from kubeapi.server.responses import answer
 
 VERSION = {
@@ -49,6 +49,7 @@ class About:
             ("/api/v1", self.core_resources),
             ("/apis/{group}", self.group),
             ("/apis/{group}/{version}", self.group_resources),
+            ("/openapi/v2", self.openapi_v2),
             ("/openapi/v3", self.openapi),
             ("/openapi/v3/{path:.+}", self.openapi_group),
         ):
@@ -66,7 +67,7 @@ class About:
 
     async def paths(self, request: web.Request) -> web.Response:
         groups = [f"/apis/{group}/{version}" for group, version in discovery.group_versions(self._registry) if group]
-        fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"]
+        fixed = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
         return answer(request, {"paths": sorted(fixed + groups)})
 
     async def api(self, request: web.Request) -> web.Response:
@@ -84,6 +85,14 @@ class About:
     async def group_resources(self, request: web.Request) -> web.Response:
         group, version = request.match_info["group"], request.match_info["version"]
         return self._known(request, discovery.resource_list(self._registry, group, version))
+
+    async def openapi_v2(self, request: web.Request) -> web.Response:
+        """kubectl asks for it before it takes a `kind: List` file. A document without schemas leaves validation to the
+        server, which does it in any case; the schemas are in version 3.
+        """
+        if PROTO_V2 in request.headers.get("Accept", ""):
+            return web.Response(body=empty_v2_proto(VERSION["gitVersion"]), content_type=PROTO_V2_ANSWER)
+        return answer(request, empty_v2(VERSION["gitVersion"]))
 
     async def openapi(self, request: web.Request) -> web.Response:
         return answer(request, self._documents.index())

@@ -221,6 +221,22 @@ async def test_create_and_get_in_every_form(cluster: Cluster) -> None:
     assert 'pods "three" not found' in (await cluster.kubectl("get", "pod", "three")).refused()
 
 
+async def test_a_list_goes_out_and_comes_in_again(cluster: Cluster) -> None:
+    """What `get -o yaml` prints of several objects is a file for `create`; a mistake in it is still found."""
+    for name in ("one", "two"):
+        (await cluster.kubectl("create", "configmap", name, "--from-literal=a=1")).ok()
+    text = (await cluster.kubectl("get", "configmap", "one", "two", "-o", "json")).ok()
+    listed = json.loads(text)
+    assert listed["kind"] == "List"
+    (await cluster.kubectl("delete", "configmap", "one", "two")).ok()
+    for item in listed["items"]:
+        item["metadata"] = {"name": item["metadata"]["name"]}
+    made = (await cluster.kubectl("create", "-f", "-", stdin=json.dumps(listed))).ok()
+    assert made.splitlines() == ["configmap/one created", "configmap/two created"]
+    listed["items"] = [listed["items"][0] | {"metadata": {"name": "three"}, "colour": "red"}]
+    assert 'unknown field "colour"' in (await cluster.kubectl("create", "-f", "-", stdin=json.dumps(listed))).refused()
+
+
 async def test_bad_input_is_refused_with_the_reason(cluster: Cluster) -> None:
     unknown = await cluster.kubectl("create", "-f", "-", stdin=manifest("one", bogus=1))
     assert 'unknown field "spec.bogus"' in unknown.refused()
