@@ -51,7 +51,7 @@ def pod_status(pod: Pod, record: PodRecord, vms: Vms, address: str | None, now: 
         host_ip=address,
         host_ips=[PodIP(ip=address)] if address else [],
     )
-    status.conditions = _conditions(pod, record, status, now)
+    status.conditions = _conditions(pod, record, vms, status, now)
     return status
 
 
@@ -139,7 +139,7 @@ def _readiness(status: PodStatus) -> tuple[bool, str | None, str | None]:
     return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
 
 
-def _conditions(pod: Pod, record: PodRecord, status: PodStatus, now: str) -> list[PodCondition]:
+def _conditions(pod: Pod, record: PodRecord, vms: Vms, status: PodStatus, now: str) -> list[PodCondition]:
     generation = pod.metadata.generation
     ready, reason, why = _readiness(status)
     wanted: list[tuple[str, bool, str | None, str | None]] = []
@@ -147,7 +147,7 @@ def _conditions(pod: Pod, record: PodRecord, status: PodStatus, now: str) -> lis
         wanted.append(("PodResizePending", True, record.pending.reason, record.pending.message))
     if record.progress is not None:
         error = record.progress.error
-        wanted.append(("PodResizeInProgress", True, "Error" if error else None, error))
+        wanted.append(("PodResizeInProgress", True, "Error" if error else None, error or _awaited(vms)))
     wanted += [
         ("PodReadyToStartContainers", record.admitted, None, None),
         ("Initialized", True, "PodCompleted" if status.phase == "Succeeded" else None, None),
@@ -167,6 +167,16 @@ def _conditions(pod: Pod, record: PodRecord, status: PodStatus, now: str) -> lis
         )
         for kind, true, because, message in wanted
     ]
+
+
+def _awaited(vms: Vms) -> str | None:
+    """Whose word a resize waits for: nothing is done until the guest shows it (S-63)."""
+    for name, vm in vms.items():
+        if vm.state is VmState.RUNNING and not vm.agent_ready:
+            return f"container {name!r}: waiting for the guest's agent to connect (it boots, or its agent has ended)"
+        if vm.state is VmState.RUNNING and vm.vcpus_online is None:
+            return f"container {name!r}: waiting for the guest's agent to answer"
+    return None
 
 
 def _since(before: PodCondition | None, true: bool, now: str) -> str:

@@ -311,6 +311,25 @@ async def test_s63_a_guest_that_does_not_follow_is_never_called_done(node: Node)
     assert node.host.vms[VM].vcpus_online == 2
 
 
+async def test_s63_a_silent_guest_is_named_as_what_a_resize_waits_for(node: Node) -> None:
+    """S-63: without the guest's agent nothing can be confirmed: never done, and the condition says so."""
+    await node.wish(pod())
+    await node.until(node.ready)
+    node.host.faults.boot_hangs = True
+    await node.wish(pod(cpu="2", generation=2))
+
+    def message() -> str:
+        found = node.status().condition("PodResizeInProgress")
+        return (found.message or "") if found else ""
+
+    await node.until(lambda: "container 'vm': waiting for the guest's agent to connect" in message())
+    assert "ResizeCompleted" not in await node.events()
+    node.host.faults.boot_hangs = False
+    node.reconciler.wake_all()
+    await node.until(node.settled)
+    assert node.host.vms[VM].vcpus_online == 2
+
+
 def _waiting(node: Node, uid: str = "u1") -> str | None:
     statuses = node.status(uid).container_statuses
     state = statuses[0].state if statuses else None
