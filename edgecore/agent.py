@@ -17,7 +17,7 @@ from edgecore.admission import Amounts
 from edgecore.book import NODE_STATUS, Book
 from edgecore.desk import Desk
 from edgecore.link import BookBackend
-from edgecore.nodestatus import Facts, Trouble, node_object, same_report
+from edgecore.nodestatus import NO_ACCELERATION, Facts, Trouble, node_object, same_report
 from edgecore.reconciler import Reconciler
 from edgecore.settings import Settings
 from edgecore.sizes import Policy
@@ -159,7 +159,7 @@ class _NodeReporter:
             return host, Trouble("RuntimeUnavailable", str(error))
         if host.acceleration.kind == "tcg" and not self._settings.runtime.allow_emulation:
             message = f"guests do not run under KVM here and emulation is not allowed: {host.acceleration.reason}"
-            return host, Trouble("NoAcceleration", message)
+            return host, Trouble(NO_ACCELERATION, message)
         return host, None
 
     async def _report(self, host: HostInfo | None, trouble: Trouble | None) -> None:

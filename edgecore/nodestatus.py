@@ -10,8 +10,10 @@ from edgecore.admission import Amounts
 from kubeapi import quantity
 from kubeapi.core import Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
 from kubeapi.meta import ObjectMeta
-from vmruntime.api import HostInfo
+from vmruntime.api import Acceleration, HostInfo
 
+NO_ACCELERATION = "NoAcceleration"
+"""KVM does not run guests here, and the settings forbid emulation."""
 VM_OVERHEAD = "copepod.dev/vm-overhead-memory"
 """Annotation: what one VM costs this host beyond its guest memory. The hub's scheduler counts it."""
 
@@ -61,14 +63,7 @@ def node_object(
         ),
     ]
     if host is not None:
-        conditions.append(
-            NodeCondition(
-                type="HardwareAcceleration",
-                status="True" if host.acceleration.kind == "kvm" else "False",
-                reason="GuestsRunUnderKVM" if host.acceleration.kind == "kvm" else "GuestsAreEmulated",
-                message=host.acceleration.reason,
-            )
-        )
+        conditions.append(_acceleration(host.acceleration, trouble))
     for condition in conditions:
         _keep_transition(condition, previous, now)
         condition.last_heartbeat_time = now
@@ -101,6 +96,16 @@ def _ready(trouble: Trouble | None) -> NodeCondition:
     if trouble is not None:
         return NodeCondition(type="Ready", status="False", reason=trouble.reason, message=trouble.message)
     return NodeCondition(type="Ready", status="True", reason="KubeletReady", message="edgecore is running VMs")
+
+
+def _acceleration(found: Acceleration, trouble: Trouble | None) -> NodeCondition:
+    kind = "HardwareAcceleration"
+    if found.kind == "kvm":
+        return NodeCondition(type=kind, status="True", reason="GuestsRunUnderKVM", message=found.reason)
+    if trouble is not None and trouble.reason == NO_ACCELERATION:
+        return NodeCondition(type=kind, status="False", reason=NO_ACCELERATION, message=found.reason)
+    message = f"guests are emulated: {found.reason}"
+    return NodeCondition(type=kind, status="False", reason="GuestsAreEmulated", message=message)
 
 
 def _keep_transition(condition: NodeCondition, previous: Node | None, now: str) -> None:

@@ -32,14 +32,12 @@ def boot_sector() -> bytes:
 def probe(*, device: Path = Path("/dev/kvm"), qemu: str = QEMU, timeout: float = PROBE_SECONDS) -> Acceleration:
     """Blocking, for at most `timeout` seconds. Never raises: what cannot be shown to work does not work."""
     if not device.exists():
-        return Acceleration("tcg", False, f"{device} does not exist; guests are emulated")
+        return Acceleration("tcg", False, f"{device} does not exist")
     if not os.access(device, os.R_OK | os.W_OK):
-        return Acceleration("tcg", False, f"{device} may not be opened by this user; guests are emulated")
+        return Acceleration("tcg", False, f"{device} may not be opened by this user")
     why_not = run_probe("kvm", qemu=qemu, timeout=timeout)
     if why_not:
-        return Acceleration(
-            "tcg", False, f"{device} is there, but a guest does not run on it ({why_not}); guests are emulated"
-        )
+        return Acceleration("tcg", False, f"{device} is there, but a guest does not run on it ({why_not})")
     return Acceleration("kvm", True, f"a guest ran on {device}")
 
 
