@@ -73,8 +73,11 @@ class World:
     clock: Clock = field(default_factory=SystemClock)
     new_token: Callable[[], str] = secrets.token_hex
     timing: Timing = field(default_factory=Timing)
+    new_uid: Callable[[], str] = new_uid
     transport: Transport | None = None
     """None: MQTT, as the settings say."""
+    inline_store: bool = False
+    """No writer thread: a virtual clock must govern everything."""
 
 
 @asynccontextmanager
@@ -82,13 +85,13 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
     """A hub that serves until the block ends. Raises StartError; later failures of its parts end the block."""
     keys = _keys(settings)
     async with AsyncExitStack() as stack:
-        store = await _store(settings)
+        store = await _store(settings, world)
         stack.push_async_callback(store.close)
-        objects = StoreObjects(store, REGISTRY, world.clock, new_uid)
+        objects = StoreObjects(store, REGISTRY, world.clock, world.new_uid)
         await _namespaces(objects)
         pods, nodes = Mirror(objects, Pod), Mirror(objects, Node)
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
-        backend = StoreBackend(store, REGISTRY, world.clock, new_uid, lifecycle.heard)
+        backend = StoreBackend(store, REGISTRY, world.clock, world.new_uid, lifecycle.heard)
         transport = world.transport or _mqtt(settings.broker, store.store_id, world)
         link = HubLink(
             transport,
@@ -152,9 +155,9 @@ def _keys(settings: Settings) -> pki.Pki:
         raise StartError(str(error)) from error
 
 
-async def _store(settings: Settings) -> SqlStore:
+async def _store(settings: Settings, world: World) -> SqlStore:
     try:
-        return await open_store(settings.state_dir / "hub.db")
+        return await open_store(settings.state_dir / "hub.db", inline=world.inline_store, new_id=world.new_uid)
     except StoreError as error:
         raise StartError(str(error)) from error
 

@@ -17,6 +17,8 @@ U = TypeVar("U")
 Identity = tuple[str, str]
 """(namespace, name)."""
 
+_SHORTEST = 0.05
+"""Seconds between two passes that nothing but time asked for."""
 _RETRY = 1.0
 """Seconds before the store or API is asked again after it failed."""
 
@@ -103,7 +105,9 @@ async def level_loop(name: str, wake: asyncio.Event, once: Callable[[], Awaitabl
             await asyncio.wait_for(wake.wait(), delay)
         wake.clear()
         try:
-            delay = await once()
+            left = await once()
+            # A rest so short that the clock cannot tell it from none would be waited for forever.
+            delay = None if left is None else max(left, _SHORTEST)
         except ApiError as error:
             _log.warning("%s: %s; retrying", name, error)
             delay = _RETRY
