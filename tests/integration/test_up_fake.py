@@ -193,6 +193,20 @@ async def test_a_hub_that_dies_is_started_again_on_the_asked_port(tmp_path: Path
         await ready(lab.kubectl, "micro-vm")
 
 
+async def test_every_example_manifest_is_taken_and_runs(tmp_path: Path) -> None:
+    """What we hand out as an example works as it stands."""
+    files = sorted(EXAMPLES.glob("*.yaml"))
+    assert len(files) >= 3
+    async with Box(BoxConfig(tmp_path / "lab", fake_vms=True), lambda _: None) as box:
+        kubectl = box.kubectl()
+        for file in files:
+            made = await kubectl.ok("create", "-f", str(file))
+            for line in made.splitlines():
+                kind_and_name = line.split()[0]
+                if kind_and_name.startswith("pod/"):
+                    await ready(kubectl, kind_and_name.removeprefix("pod/"))
+
+
 async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     async with await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
