@@ -146,7 +146,7 @@ def _judge(pod: Pod, room: Room) -> _Verdict:
     taints = (taint for taint in _effective_taints(node) if taint.effect in _BINDING_EFFECTS)
     if not all(tolerated(taint, pod.spec.tolerations) for taint in taints):
         return _Verdict(("node(s) had untolerated taint(s)",))
-    if not _selected(pod, node):
+    if not selected(pod, node):
         return _Verdict(("node(s) didn't match Pod's node affinity/selector",))
     return _fit(pod, room)
 
@@ -219,7 +219,8 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
 
 
-def _selected(pod: Pod, node: Node) -> bool:
+def selected(pod: Pod, node: Node) -> bool:
+    """By nodeSelector and required node affinity."""
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
         return False

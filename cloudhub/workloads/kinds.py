@@ -1,0 +1,92 @@
+"""Which controllers there are: for each, what its planner is given, and what wakes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloudhub.mirror import Identity
+from cloudhub.workloads import cronjobs, daemonsets, deployments, jobs, replicasets, statefulsets
+from cloudhub.workloads.actions import Plan
+from cloudhub.workloads.cluster import Cluster, controller_of
+from cloudhub.workloads.controller import Context, Kind
+from kubeapi.core import Node, Pod
+from kubeapi.meta import KubeObject
+from kubeapi.workloads import ControllerRevision, CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
+
+WATCHED: tuple[type[Any], ...] = (Deployment, ReplicaSet, DaemonSet, StatefulSet, ControllerRevision, Job, CronJob)
+"""Beside pods and nodes."""
+OWNED: tuple[type[Any], ...] = (Pod, ReplicaSet, ControllerRevision, Job)
+
+
+def _replicaset(replicaset: ReplicaSet, context: Context) -> Plan:
+    return replicasets.plan(replicaset, context.cluster.claimable(Pod, replicaset), context.now, context.trouble)
+
+
+def _deployment(deployment: Deployment, context: Context) -> Plan:
+    cluster = context.cluster
+    candidates = cluster.claimable(ReplicaSet, deployment)
+    old_pods = {item.metadata.name: cluster.owned(Pod, item) for item in candidates}
+    taken = _names(cluster, ReplicaSet, deployment)
+    return deployments.plan(deployment, candidates, taken, old_pods, context.now, context.trouble)
+
+
+def _daemonset(daemonset: DaemonSet, context: Context) -> Plan:
+    cluster = context.cluster
+    return daemonsets.plan(
+        daemonset,
+        cluster.claimable(Pod, daemonset),
+        cluster.all(Node),
+        cluster.owned(ControllerRevision, daemonset),
+        _names(cluster, ControllerRevision, daemonset),
+        context.now,
+    )
+
+
+def _statefulset(statefulset: StatefulSet, context: Context) -> Plan:
+    cluster = context.cluster
+    return statefulsets.plan(
+        statefulset,
+        cluster.claimable(Pod, statefulset),
+        cluster.owned(ControllerRevision, statefulset),
+        _names(cluster, ControllerRevision, statefulset),
+        context.now,
+    )
+
+
+def _job(job: Job, context: Context) -> Plan:
+    return jobs.plan(job, context.cluster.claimable(Pod, job), context.now)
+
+
+def _cronjob(cronjob: CronJob, context: Context) -> Plan:
+    return cronjobs.plan(cronjob, context.cluster.owned(Job, cronjob), context.now)
+
+
+def _names(cluster: Cluster, model: type[Any], owner: KubeObject) -> frozenset[str]:
+    namespace = owner.metadata.namespace or ""
+    return frozenset(name for space, name in cluster.mirror(model).items if space == namespace)
+
+
+def _every_daemonset(cluster: Cluster, node: Node) -> Sequence[Identity]:
+    return list(cluster.mirror(DaemonSet).items)
+
+
+def _deployment_of(cluster: Cluster, pod: Pod) -> Sequence[Identity]:
+    """Recreate waits for the end of pods, which are two steps away."""
+    owner = controller_of(pod)
+    if owner is None or owner.kind != "ReplicaSet":
+        return ()
+    namespace = pod.metadata.namespace or ""
+    replicaset = cluster.find(ReplicaSet, (namespace, owner.name))
+    above = controller_of(replicaset) if replicaset is not None else None
+    return [(namespace, above.name)] if above is not None else ()
+
+
+KINDS: tuple[Kind[Any], ...] = (
+    Kind(Deployment, "deployment-controller", _deployment, (ReplicaSet,), {Pod: _deployment_of}),
+    Kind(ReplicaSet, "replicaset-controller", _replicaset, (Pod,)),
+    Kind(DaemonSet, "daemonset-controller", _daemonset, (Pod, ControllerRevision), {Node: _every_daemonset}),
+    Kind(StatefulSet, "statefulset-controller", _statefulset, (Pod, ControllerRevision)),
+    Kind(Job, "job-controller", _job, (Pod,)),
+    Kind(CronJob, "cronjob-controller", _cronjob, (Job,)),
+)
