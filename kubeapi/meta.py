@@ -8,10 +8,11 @@ an empty map are not written; an empty *object* that was given (`emptyDir: {}`) 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WrapValidator, model_validator
 
 _SPECIAL = {
     "pod_ip": "podIP",
@@ -29,6 +30,11 @@ _SPECIAL = {
     "system_uuid": "systemUUID",
     "boot_id": "bootID",
     "kubelet_port": "Port",
+    "cluster_ip": "clusterIP",
+    "cluster_ips": "clusterIPs",
+    "external_ips": "externalIPs",
+    "load_balancer_ip": "loadBalancerIP",
+    "non_resource_urls": "nonResourceURLs",
 }
 
 
@@ -68,7 +74,7 @@ class KubeModel(BaseModel):
         """The object as JSON-ready data with Kubernetes' names."""
         data: dict[str, Any] = {}
         values = self.__dict__
-        for name, alias, omit_empty in self._fields():
+        for name, alias, omit_empty in self.wire_fields():
             value = values[name]
             if value is None or (omit_empty and not value):
                 continue
@@ -96,12 +102,12 @@ class KubeModel(BaseModel):
         return self.model_copy(deep=True)
 
     @classmethod
-    def _fields(cls) -> tuple[tuple[str, str, bool], ...]:
+    def wire_fields(cls) -> tuple[tuple[str, str, bool], ...]:
         """Name here, name on the wire, whether empty means unset (lists and maps that default to empty)."""
         wire: tuple[tuple[str, str, bool], ...] | None = cls.__dict__.get("_wire")
         if wire is None:
             wire = tuple(
-                (name, info.alias or name, info.default_factory in (list, dict))
+                (name, info.alias or name, info.default_factory in (list, dict, ManagedFields))
                 for name, info in cls.model_fields.items()
             )
             cls._wire = wire
@@ -110,12 +116,28 @@ class KubeModel(BaseModel):
     @classmethod
     def known_fields(cls) -> frozenset[str]:
         """Names on the wire, undeclared but legitimate ones (`also`) included: for strict field validation."""
-        return frozenset(alias for _, alias, _ in cls._fields()) | cls.also
+        return frozenset(alias for _, alias, _ in cls.wire_fields()) | cls.also
+
+
+class ManagedFields(list[dict[str, Any]]):
+    """Entries of `metadata.managedFields`. Whoever changes them makes new ones, so copies of an object share them: they
+    are often half of it."""
+
+    def __deepcopy__(self, memo: object) -> ManagedFields:
+        return self
+
+
+def _shared(value: Any, validated: Callable[[Any], Any]) -> Any:
+    if isinstance(value, list) and all(type(item) is dict for item in value):
+        return ManagedFields(value)
+    return validated(value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, KubeModel):
         return value.to_dict()
+    if isinstance(value, ManagedFields):
+        return value
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -147,7 +169,7 @@ class ObjectMeta(KubeModel):
     annotations: dict[str, str] = Field(default_factory=dict)
     owner_references: list[OwnerReference] = Field(default_factory=list)
     finalizers: list[str] = Field(default_factory=list)
-    managed_fields: list[dict[str, Any]] = Field(default_factory=list)
+    managed_fields: Annotated[list[dict[str, Any]], WrapValidator(_shared)] = Field(default_factory=ManagedFields)
 
     def to_dict(self) -> dict[str, Any]:
         """The metadata of a template has no name."""
