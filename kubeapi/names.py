@@ -104,3 +104,10 @@ def env_name(text: str) -> list[str]:
     if text and all(" " <= char <= "~" and char != "=" for char in text):
         return []
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
+
+
+def path_segment(text: str) -> list[str]:
+    """A name that need only be one part of a path (RBAC): `system:node-reader`."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{char}'" for char in "/%" if char in text]

@@ -16,6 +16,7 @@ from kubeapi.core import (
     Secret,
     ServiceAccount,
 )
+from kubeapi.kinds import apps, batch, network, policies, rbac, storage
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
 _OBJECT_VERBS = ("get", "patch", "update")
@@ -164,6 +165,12 @@ ALL: tuple[ResourceType[Any], ...] = (
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    *apps.KINDS,
+    *batch.KINDS,
+    *network.KINDS,
+    *policies.KINDS,
+    *rbac.KINDS,
+    *storage.KINDS,
 )
 
 REGISTRY = Registry(*ALL)
