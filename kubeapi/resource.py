@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from kubeapi.ages import age
 from kubeapi.errors import Cause
 from kubeapi.meta import KubeObject
+from kubeapi.shapes import CORE, Shape
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -70,7 +71,7 @@ class Subresource:
     @property
     def writable_object(self) -> bool:
         """Shows the parent object and takes PUT and PATCH of it (`status`, `resize`)."""
-        return "update" in self.verbs
+        return "update" in self.verbs and not self.kind
 
 
 class Strategy(Generic[T]):
@@ -133,6 +134,8 @@ class ResourceType(Generic[T]):
     fields: Mapping[str, FieldGetter[T]] = field(default_factory=dict)
     """Field selectors beyond `metadata.name` and `metadata.namespace`."""
     strategy: Strategy[T] = field(default_factory=Strategy)
+    shape: Shape = field(default=CORE, repr=False)
+    """How the fields are merged and owned (server-side apply)."""
 
     @property
     def api_version(self) -> str:

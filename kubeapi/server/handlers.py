@@ -11,9 +11,24 @@ from typing import Any
 from aiohttp import web
 
 from kubeapi import errors
+from kubeapi.clock import timestamp
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
-from kubeapi.server import bodies, extras, listing, negotiation, patching, paths, podhandlers, queries, selection
+from kubeapi.server import (
+    applying,
+    bodies,
+    extras,
+    framing,
+    listing,
+    negotiation,
+    ownership,
+    patching,
+    paths,
+    podhandlers,
+    queries,
+    scaling,
+    selection,
+)
 from kubeapi.server.auth import User
 from kubeapi.server.entities import Entity
 from kubeapi.server.extras import ExtraResource
@@ -77,6 +92,8 @@ class Server:
             raise errors.method_not_allowed()
         if sub.writable_object and handler is not None:
             return await handler(self, request, resource, target)
+        if sub.kind == "Scale":
+            return await scaling.handle(self, request, resource, target)
         special = podhandlers.find(resource.key, sub.name)
         if special is None:
             raise errors.method_not_allowed()
@@ -118,25 +135,36 @@ class Server:
 
     async def create(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         options = queries.write_options(request.query)
+        ownership.check_options(options.manager, "CreateOptions")
         body, kind = await request.read(), request.headers.get("Content-Type")
         obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
-        stored = await self.objects.create_object(resource, obj, dry_run=options.dry_run)
+        by = _writer(request, options)
+        stored = await self.objects.create_object(resource, obj, dry_run=options.dry_run, by=by)
         return self._object(request, resource, stored, 201, notes)
 
     async def update(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         options = queries.write_options(request.query)
+        ownership.check_options(options.manager, "UpdateOptions")
         body, kind = await request.read(), request.headers.get("Content-Type")
         obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
         bodies.check_name(obj, target)
-        stored = await self.objects.replace_object(resource, obj, target.subresource, dry_run=options.dry_run)
+        by, sub = _writer(request, options), target.subresource
+        stored = await self.objects.replace_object(resource, obj, sub, dry_run=options.dry_run, by=by)
         return self._object(request, resource, stored, 200, notes)
 
     async def patch(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         options = queries.write_options(request.query)
-        body = await request.read()
-        patch = patching.Patch(request.headers.get("Content-Type", ""), body, options.field_validation)
+        body, kind = await request.read(), request.headers.get("Content-Type", "")
+        is_apply = framing.media_type(kind) == applying.CONTENT_TYPE
+        ownership.check_patch_options(options.manager, apply=is_apply, force=options.force)
+        if is_apply:
+            apply = applying.parse(resource, target, body, options, timestamp(self.objects.clock.now()))
+            stored, made = await applying.run(self.objects, apply)
+            return self._object(request, resource, stored, 201 if made else 200, [])
+        patch = patching.Patch(kind, body, options.field_validation)
+        by, sub = _writer(request, options), target.subresource
         stored = await self.objects.change(
-            resource, target.namespace, target.name, patch.apply, target.subresource, dry_run=options.dry_run
+            resource, target.namespace, target.name, patch.apply, sub, dry_run=options.dry_run, by=by
         )
         return self._object(request, resource, stored, 200, patch.warnings)
 
@@ -212,6 +240,10 @@ _ITEM: dict[str, tuple[str, Handler | None]] = {
     "PATCH": ("patch", Server.patch),
     "DELETE": ("delete", Server.delete),
 }
+
+
+def _writer(request: web.Request, options: queries.WriteOptions) -> str:
+    return ownership.writer(options.manager, request.headers.get("User-Agent", ""))
 
 
 def accepted(request: web.Request) -> negotiation.Representation:

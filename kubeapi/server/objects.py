@@ -18,11 +18,12 @@ from kubeapi.errors import ApiError, Cause
 from kubeapi.meta import KubeObject
 from kubeapi.objects import Listing, WatchEvent, WatchEventType
 from kubeapi.resource import Registry, ResourceType
-from kubeapi.server import binding, deletion
+from kubeapi.server import binding, deletion, ownership, preparing
 from kubeapi.server.admitting import Admission
 from kubeapi.server.deletion import DeleteOptions, Verdict
 from kubeapi.server.entities import Entities, Entity, encode, encode_put, key_of
 from kubeapi.server.names import generated_name
+from kubeapi.server.ownership import Author
 from metastore.api import (
     Change,
     ChangeType,
@@ -151,8 +152,13 @@ class StoreObjects:
 
     # Writing
 
-    async def create_object(self, resource: ResourceType[T], obj: T, *, dry_run: bool = False) -> T:
-        """`obj` stays as it is; the answer is what was stored. Raises ApiError 400, 403, 404, 409, 422."""
+    async def create_object(
+        self, resource: ResourceType[T], obj: T, *, dry_run: bool = False, by: str | None = ownership.INTERNAL
+    ) -> T:
+        """`obj` stays as it is; the answer is what was stored. Raises ApiError 400, 403, 404, 409, 422.
+
+        `by` is the manager who writes; None = `obj` says itself who owns what (an apply).
+        """
         obj = obj.copied()
         if obj.metadata.resource_version:
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -165,22 +171,23 @@ class StoreObjects:
             if prefix:
                 obj.metadata.name = generated_name(prefix, self._new_uid())
             try:
-                return await self._insert(resource, obj.copied(), dry_run)
+                return await self._insert(resource, obj.copied(), dry_run, by)
             except ApiError as error:
                 if not prefix or error.reason != "AlreadyExists" or attempt == _NAME_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert(self, resource: ResourceType[T], obj: T, dry_run: bool) -> T:
-        meta = obj.metadata
+    async def _insert(self, resource: ResourceType[T], obj: T, dry_run: bool, by: str | None) -> T:
+        meta, now = obj.metadata, timestamp(self.clock.now())
         meta.uid = self._new_uid()
-        meta.creation_timestamp = timestamp(self.clock.now())
+        meta.creation_timestamp = now
         meta.deletion_timestamp = meta.deletion_grace_period_seconds = meta.generation = None
-        meta.managed_fields = []
         resource.strategy.default(obj)
+        if by is not None:
+            meta.managed_fields = ownership.created(resource, obj, by, now)
         await self._admission.complete(obj)
         resource.strategy.prepare_create(obj)
-        _refuse(resource, obj, resource.strategy.validate_create(obj))
+        preparing.refuse(resource, obj, resource.strategy.validate_create(obj))
         await self._admission.admit("", obj, None)
         put = encode_put(resource, obj, 0)
         with _store_errors(passing=Conflict):
@@ -225,16 +232,22 @@ class StoreObjects:
             raise error
 
     async def replace_object(
-        self, resource: ResourceType[T], obj: T, subresource: str = "", *, dry_run: bool = False
+        self,
+        resource: ResourceType[T],
+        obj: T,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: str = ownership.INTERNAL,
     ) -> T:
         """PUT: `obj` in place of what is there. A resourceVersion or UID that is set must match (409)."""
 
         def instead(current: T) -> T:
-            _check_identity(resource, obj, current)
+            preparing.check_identity(resource, obj, current)
             return obj.copied()
 
         meta = obj.metadata
-        return await self.change(resource, meta.namespace, meta.name, instead, subresource, dry_run=dry_run)
+        return await self.change(resource, meta.namespace, meta.name, instead, subresource, dry_run=dry_run, by=by)
 
     async def change(
         self,
@@ -245,18 +258,19 @@ class StoreObjects:
         subresource: str = "",
         *,
         dry_run: bool = False,
+        by: str | None = ownership.INTERNAL,
     ) -> T:
         """Read, edit, admit, write; again from the start when another writer came between.
 
         `edit` gets a private copy and returns the wish. A wish whose resourceVersion is not the current one is a
-        conflict (409). What changes nothing is not written.
+        conflict (409). What changes nothing is not written. `by` as in `create_object`.
         """
         for _ in range(_ATTEMPTS):
             entity = await self.read(resource, namespace, name)
             old = entity.obj
             wish = edit(entity.copied())
-            _check_identity(resource, wish, old)
-            new = _prepared(resource, subresource, wish, old)
+            preparing.check_identity(resource, wish, old)
+            new = preparing.prepared(resource, subresource, wish, entity, Author(by, timestamp(self.clock.now())))
             await self._admission.admit(subresource, new, old)
             value = encode(new)
             if dry_run or value == entity.row.value:
@@ -310,63 +324,6 @@ class StoreObjects:
 
     def _stored(self, resource: ResourceType[T], change: Change) -> T:
         return self.entities.of(resource, change.row).copied()
-
-
-def _check_identity(resource: ResourceType[T], wish: T, current: T) -> None:
-    wanted, found = wish.metadata, current.metadata
-    if wanted.name != found.name:
-        message = f"the name of the object ({wanted.name}) does not match the name on the URL ({found.name})"
-        raise errors.bad_request(message)
-    if resource.namespaced and wanted.namespace != found.namespace:
-        raise errors.bad_request("the namespace of the object does not match the namespace on the URL")
-    if wanted.uid and wanted.uid != found.uid:
-        message = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {found.uid}"
-        raise errors.conflict(resource.plural, found.name, message, resource.group)
-    if wanted.resource_version and wanted.resource_version != found.resource_version:
-        raise errors.conflict(resource.plural, found.name, group=resource.group)
-
-
-def _prepared(resource: ResourceType[T], subresource: str, new: T, old: T) -> T:
-    """What may be stored for the wish `new`. Raises ApiError 422."""
-    _keep_system_metadata(new, old)
-    strategy = resource.strategy
-    if subresource == binding.SUBRESOURCE:
-        return new
-    if subresource:
-        _keep_all_metadata(new, old)
-    strategy.default(new)
-    if not subresource:
-        strategy.prepare_update(new, old)
-        _refuse(resource, new, strategy.validate_update(new, old))
-    elif subresource == "status":
-        strategy.prepare_status_update(new, old)
-        _refuse(resource, new, strategy.validate_status_update(new, old))
-    else:
-        new = strategy.prepare_subresource(subresource, new, old)
-        _refuse(resource, new, strategy.validate_subresource(subresource, new, old))
-    return new
-
-
-def _keep_system_metadata(new: T, old: T) -> None:
-    """What only the server sets."""
-    kept, was = new.metadata, old.metadata
-    kept.name, kept.namespace, kept.uid = was.name, was.namespace, was.uid
-    kept.generate_name = was.generate_name
-    kept.creation_timestamp = was.creation_timestamp
-    kept.deletion_timestamp = was.deletion_timestamp
-    kept.deletion_grace_period_seconds = was.deletion_grace_period_seconds
-    kept.generation = was.generation
-    kept.managed_fields = was.managed_fields
-
-
-def _keep_all_metadata(new: T, old: T) -> None:
-    """A subresource changes its own part only; the reference lets `status` change labels and annotations, too."""
-    new.metadata = old.metadata.copied()
-
-
-def _refuse(resource: ResourceType[T], obj: T, causes: Any) -> None:
-    if causes:
-        raise errors.invalid(resource.kind, obj.metadata.name, causes, resource.group)
 
 
 @contextmanager

@@ -57,6 +57,10 @@ class FieldValidation(Enum):
 class WriteOptions:
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.WARN
+    manager: str = ""
+    """As asked for; empty = it is left to us."""
+    force: bool | None = None
+    """Of an apply: also what others own. None = not said."""
 
 
 def is_watch(query: Query) -> bool:
@@ -128,8 +132,9 @@ def write_options(query: Query, dry_run: str | None = None) -> WriteOptions:
     if asked not in ("", "All"):
         raise errors.bad_request(f'dryRun: Unsupported value: "{asked}": supported values: "All"')
     validation = query.get("fieldValidation", "") or FieldValidation.WARN.value
+    force = flag(query, "force") if query.get("force") else None
     try:
-        return WriteOptions(asked == "All", FieldValidation(validation))
+        return WriteOptions(asked == "All", FieldValidation(validation), query.get("fieldManager", ""), force)
     except ValueError as error:
         supported = ", ".join(f'"{item.value}"' for item in FieldValidation)
         raise errors.bad_request(
