@@ -28,6 +28,7 @@ from cloudhub.orphans import Orphans
 from cloudhub.retention import EventRetention, compact_forever
 from cloudhub.scheduler import Scheduler
 from cloudhub.settings import BrokerSettings, Settings
+from cloudhub.workloads.composition import workloads
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
 from edgelink.pacing import Chance, Timing
 from edgelink.runner import HubLink
@@ -112,6 +113,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "node-lifecycle": lifecycle.run(),
             "scheduler": scheduler.run(),
             "orphans": orphans.run(),
+            **workloads(objects, world.clock, pods, nodes),
             "events": EventRetention(objects, settings.events).run(),
             "compaction": compact_forever(store, settings.store),
             "views": follow_views(store, backend.connected, link.view_changed),
