@@ -68,9 +68,12 @@ def kernel_command_line(spec: VmSpec) -> str:
     dies of (S-60). `memhp_default_state`: plugged memory is not online by itself, and only movable memory
     can be given back. `maxcpus`: all vCPUs are present from the start and the guest begins with those that
     are wanted; the rest wait. `panic=-1`: a panic before the panic device is served reboots at once instead of hanging.
+    `no_timer_check`: the kernel's test of its timer takes a guest that waits for CPU for one with a broken timer, and
+    what it falls back to may block the virtio interrupts for good. (Under KVM Linux sets it by itself.)
     """
     return (
-        f"console=ttyS0 quiet panic=-1 swiotlb=noforce memhp_default_state=online_movable maxcpus={spec.vcpus_online}"
+        "console=ttyS0 quiet panic=-1 no_timer_check swiotlb=noforce memhp_default_state=online_movable"
+        f" maxcpus={spec.vcpus_online}"
     )
 
 
