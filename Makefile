@@ -22,7 +22,8 @@ SEED  ?= 1
 
 QEMU_PACKAGE := $(if $(filter aarch64 arm64,$(shell uname -m)),qemu-system-arm,qemu-system-x86)
 PACKAGES := python3 python3-venv python3-dev gcc pkg-config libvirt-dev \
-	mosquitto nftables libvirt-daemon-system $(QEMU_PACKAGE) qemu-utils lz4
+	mosquitto nftables libvirt-daemon-system $(QEMU_PACKAGE) qemu-utils lz4 \
+	postgresql-15
 
 PACKAGE_DIRS := kubeapi metastore edgelink vmruntime edgecore cloudhub edgelab
 TREES := $(PACKAGE_DIRS) tests bench

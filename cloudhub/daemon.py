@@ -159,7 +159,8 @@ def _keys(settings: Settings) -> pki.Pki:
 
 async def _store(settings: Settings, world: World) -> SqlStore:
     try:
-        return await open_store(settings.state_dir / "hub.db", inline=world.inline_store, new_id=world.new_uid)
+        where = settings.store.url or settings.state_dir / "hub.db"
+        return await open_store(where, inline=world.inline_store, new_id=world.new_uid)
     except StoreError as error:
         raise StartError(str(error)) from error
 

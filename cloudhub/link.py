@@ -36,6 +36,7 @@ from kubeapi.core import Event, Namespace, Node, Pod
 from kubeapi.meta import KubeObject
 from kubeapi.resource import Registry
 from kubeapi.server.entities import encode_put, key_of
+from kubeapi.server.ownership import created, updated
 from metastore.api import Compacted, Conflict, Delete, Key, Listing, NotFound, Op, Row, SetMeta, Store, UidMismatch
 
 T = TypeVar("T", bound=KubeObject)
@@ -44,6 +45,8 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _STORES_KEPT = 8
 """Node stores whose highest number is remembered for each node: one, and what came before it (S-88)."""
 _ATTEMPTS = 20
+_MANAGER = "edgecore"
+"""Who owns what nodes report (managedFields)."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +92,7 @@ class StoreBackend:
         return await self._view(node, await self._store.list(PODS))
 
     async def view_at(self, node: str, revision: int) -> View | None:
-        if revision > self._store.revision:
+        if revision > self._store.revision and revision > await self._store.refresh():
             return None
         try:
             return await self._view(node, await self._store.list(PODS, at=revision))
@@ -121,7 +124,7 @@ class StoreBackend:
                 held = await self._held(node)
                 if held.get(node_store, 0) != prev:
                     return held.get(node_store, 0)
-                batch = _Batch(self._store, self._registry)
+                batch = _Batch(self._store, self._registry, self._now())
                 for item in items:
                     await self._take(batch, item, Origin(node, node_store))
                 try:
@@ -183,7 +186,9 @@ class StoreBackend:
         resource = self._registry.of(Node)
         async with self._turn[node]:
             if await self._store.get(key_of(resource, None, node)) is None:
-                put = encode_put(resource, fresh_node(node, self._new_uid(), self._now()), 0)
+                fresh = fresh_node(node, self._new_uid(), self._now())
+                fresh.metadata.managed_fields = created(resource, fresh, _MANAGER, self._now())
+                put = encode_put(resource, fresh, 0)
                 try:
                     await self._store.commit(put, SetMeta(_meta(node), None))
                     _log.info("node %s registered", node)
@@ -212,14 +217,20 @@ class _Batch:
 
     store: Store
     registry: Registry
+    at: str
+    """The time."""
     rows: dict[Key, Row | None] = field(default_factory=dict)
+    before: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    """The rows' values as data."""
     now: dict[Key, KubeObject | None] = field(default_factory=dict)
 
     async def get(self, model: type[T], namespace: str | None, name: str) -> T | None:
         key = key_of(self.registry.of(model), namespace, name)
         if key not in self.now:
             row = self.rows[key] = await self.store.get(key)
-            self.now[key] = model.from_json(row.value) if row else None
+            if row:
+                self.before[key] = orjson.loads(row.value)
+            self.now[key] = model.from_dict(self.before[key]) if row else None
         found: Any = self.now[key]
         return found if isinstance(found, model) else None
 
@@ -244,7 +255,11 @@ class _Batch:
         row = self.rows.get(key)
         if obj is None:
             return Delete(key, expect=row.revision, uid=row.uid) if row else None
-        put = encode_put(self.registry.of(type(obj)), obj, row.revision if row else 0)
+        resource, meta = self.registry.of(type(obj)), obj.metadata
+        if row and meta.managed_fields:
+            given = meta.managed_fields
+            meta.managed_fields = updated(resource, "status", self.before[key], obj, given, _MANAGER, self.at)
+        put = encode_put(resource, obj, row.revision if row else 0)
         return None if row and put.value == row.value else put
 
 

@@ -55,7 +55,9 @@ class Compacted(StoreError):
 
 
 class Unavailable(StoreError):
-    """The disk refused (full, read-only, I/O error). Nothing of that commit was written; retry later."""
+    """The database refused (disk full, read-only, I/O error, not reachable). Nothing of that commit was written; retry
+    later. One case cannot be told apart: a server's connection that broke just when it was told to commit; whoever
+    retries a compare-and-swap then finds a Conflict, and reads."""
 
 
 class Incompatible(StoreError):
@@ -224,7 +226,10 @@ class Store(Protocol):
 
     @property
     def revision(self) -> int:
-        """The newest durable revision."""
+        """The newest durable revision; of a shared database, the newest known here (at least that of every read)."""
+
+    async def refresh(self) -> int:
+        """Take in what other processes have committed by now. Returns the revision."""
 
     async def commit(self, *ops: Op) -> Committed:
         """Write all of `ops` durably, or none. Raises Conflict, NotFound, UidMismatch, Unavailable."""

@@ -1,34 +1,33 @@
-"""The store on SQLAlchemy Core: SQLite in WAL mode with synchronous=FULL, one writer, group commit.
+"""The store on SQLAlchemy Core, over SQLite or PostgreSQL: one writer in this process, group commit, watches.
 
-Reads happen on the event loop's thread through a connection of their own (they are short and never wait for the
-writer in WAL mode); writes happen on one writer thread, which takes all commits that wait into one transaction.
+Writes happen on one writer thread, which takes all commits that wait into one transaction. Reads of SQLite happen on
+the event loop's thread (they are short and never wait for the writer), of a shared database on threads of their own.
+What other processes commit to a shared database is followed from its log, in order, by one path: `_catch_up`.
 With `inline=True` there is no thread at all: simulations run on a virtual clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any, TypeVar
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from metastore import postgres, queries
 from metastore.api import (
     STORE_ID,
     Change,
-    ChangeType,
     Committed,
     Compacted,
     Incompatible,
-    InUse,
     JournalEntry,
     Key,
     Lane,
@@ -40,196 +39,210 @@ from metastore.api import (
     StoreError,
     Unavailable,
 )
-from metastore.schema import SCHEMA_VERSION, journal, log, metadata, objects, outbox, scalars
+from metastore.database import Database, reason
+from metastore.postgres import PostgresDatabase
+from metastore.schema import SCHEMA_VERSION, journal, metadata, outbox, scalars
+from metastore.sqlite import SqliteDatabase
 from metastore.watch import LiveWatch
-from metastore.writer import Writer, fetch
+from metastore.writer import COUNTERS, Writer
 
 T = TypeVar("T")
 
 _BATCH_MAX = 256
 """Commits in one transaction at most: bounds how long the first of them waits."""
-_PAGE = 500
-"""Changes read from the log at once for a watcher's backlog."""
+_ASK_SECONDS = 1.0
+"""How often a shared database is asked for news that its notifications may have failed to bring."""
+
+_log = logging.getLogger(__name__)
 
 
 async def open_store(
-    path: str | os.PathLike[str],
+    where: str | os.PathLike[str],
     *,
     inline: bool = False,
     log_bound: int = 2000,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> SqlStore:
-    """Open the store at `path`, creating it (and its directory) if it is not there; `:memory:` for one in memory.
+    """Open the store, creating it if it is not there: `where` is a file's path (its directory is made, too),
+    `:memory:`, or the URL of a PostgreSQL database (postgresql://user@host:5432/name), which several hubs may share.
 
-    `log_bound` is how many LOG entries the outbox keeps. Raises InUse when another process has it open, Incompatible
-    for a file that is no store or was written by a newer Copepod, Unavailable when the disk refuses.
+    `log_bound` is how many LOG entries the outbox keeps. Raises InUse when another process has the file open,
+    Incompatible for what is no store or was written by a newer Copepod, Unavailable when the database refuses.
     """
-    lock = _lock(path) if str(path) != ":memory:" else None
+    database: Database
+    if str(where).startswith(postgres.SCHEMES):
+        database = await asyncio.to_thread(PostgresDatabase, str(where))
+    else:
+        database = SqliteDatabase(where)
     try:
-        engine = _engine(path)
-        with _our_errors(path):
-            connection = engine.connect().execution_options(writer=True)
-            _initialise(connection, path, new_id)
-        return SqlStore(engine, connection, lock, inline=inline or str(path) == ":memory:", log_bound=log_bound)
-    except BaseException:
-        if lock:
-            lock.close()
+        _initialise(database, new_id)
+        with database.reading() as connection:
+            head = queries.head(connection)
+    except BaseException as error:
+        database.close()
+        if isinstance(error, SQLAlchemyError):
+            raise Unavailable(f"cannot open the store {database.label}: {reason(error)}") from error
         raise
+    return SqlStore(database, head, inline=inline or database.inline, log_bound=log_bound)
 
 
-def _lock(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Held as long as the store is open; the kernel releases it however the process ends."""
-    try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        lock = open(f"{os.fspath(path)}.lock", "ab")  # noqa: SIM115 - closed with the store
-    except OSError as error:
-        raise Unavailable(f"cannot open the store {path}: {error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise InUse(f"the store {path} is open in another process") from error
-    return lock
-
-
-def _engine(path: str | os.PathLike[str]) -> Engine:
-    memory = str(path) == ":memory:"
-    # A shared-cache URI lets reader and writer see one in-memory database.
-    url = (
-        "sqlite:///file:" + secrets.token_hex(8) + "?mode=memory&cache=shared&uri=true"
-        if memory
-        else f"sqlite:///{path}"
-    )
-    arguments: dict[str, Any] = {"check_same_thread": False, "timeout": 10.0}
-    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _record: object) -> None:
-        # The driver must not begin transactions by itself: BEGIN IMMEDIATE below decides (S-33).
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.execute("PRAGMA synchronous=FULL")
-        if memory:
-            cursor.execute("PRAGMA read_uncommitted=1")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def began(connection: Connection) -> None:
-        immediate = connection.get_execution_options().get("writer", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-    return engine
-
-
-@contextmanager
-def _our_errors(path: object) -> Iterator[None]:
-    try:
-        yield
-    except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error)
-        if "not a database" in reason or "malformed" in reason:
-            raise Incompatible(f"{path} is not a Copepod store: {reason}") from error
-        raise Unavailable(f"cannot open the store {path}: {reason}") from error
-
-
-def _initialise(connection: Connection, path: object, new_id: Callable[[], str]) -> None:
+def _initialise(database: Database, new_id: Callable[[], str]) -> None:
+    connection = database.writer
     with connection.begin():
+        database.lock_tables()
         metadata.create_all(connection)
         found = {row.name: row.value for row in connection.execute(select(scalars))}
+        expected = dict.fromkeys(COUNTERS, "0")
         if STORE_ID not in found:
-            fresh = {STORE_ID: new_id(), "schema_version": str(SCHEMA_VERSION)}
-            connection.execute(insert(scalars), [{"name": name, "value": value} for name, value in fresh.items()])
-            return
-    version = found.get("schema_version")
+            expected |= {STORE_ID: new_id(), "schema_version": str(SCHEMA_VERSION)}
+        missing = [{"name": name, "value": value} for name, value in expected.items() if name not in found]
+        if missing:
+            connection.execute(insert(scalars), missing)
+    version = (expected | found).get("schema_version")
     if version != str(SCHEMA_VERSION):
-        connection.close()
-        raise Incompatible(f"{path} has schema version {version}; this Copepod reads {SCHEMA_VERSION}")
+        raise Incompatible(f"{database.label} has schema version {version}; this Copepod reads {SCHEMA_VERSION}")
 
 
 class SqlStore:
     """Implements metastore.api.Store. Made by `open_store`, inside a running event loop."""
 
-    def __init__(
-        self, engine: Engine, connection: Connection, lock: IO[bytes] | None, *, inline: bool, log_bound: int
-    ) -> None:
-        self._engine = engine
-        self._lock = lock
-        self._reader = engine.connect()
-        self._write_connection = connection
-        self._writer = Writer(connection, log_bound)
-        self._inline = inline
+    def __init__(self, database: Database, head: queries.Head, *, inline: bool, log_bound: int) -> None:
+        self._database = database
+        self._writer = Writer(database, log_bound)
         self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="metastore")
+        self._readers = ThreadPoolExecutor(postgres.READERS, "metastore-read") if database.shared else None
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[Committed]]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._watches: set[LiveWatch] = set()
-        self._revision = self._writer.counters.revision
+        self._head = head
+        self._news = asyncio.Event()
+        self._following = asyncio.Lock()
         self._closed = False
-        self._store_id = self._scalar(STORE_ID) or ""
+        self._background: list[asyncio.Task[None]] = []
+        if database.shared:
+            self._background = [
+                asyncio.create_task(database.listen(self._heard), name="metastore-listen"),
+                asyncio.create_task(self._follow(), name="metastore-follow"),
+            ]
 
     # Reading
 
     @property
     def store_id(self) -> str:
-        return self._store_id
+        return self._head.store_id
 
     @property
     def revision(self) -> int:
-        return self._revision
+        return self._head.revision
 
-    def _read(self, query: Callable[[Connection], T]) -> T:
+    async def _read(self, query: Callable[[Connection], T]) -> T:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        if self._readers is None:
+            return self._query(query)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._query, query)
+
+    def _query(self, query: Callable[[Connection], T], attempts: int = 2) -> T:
         try:
-            with self._reader.begin():
-                return query(self._reader)
+            with self._database.reading() as connection:
+                return query(connection)
         except SQLAlchemyError as error:
-            raise Unavailable(f"the store cannot be read: {getattr(error, 'orig', None) or error}") from error
-
-    def _scalar(self, name: str) -> str | None:
-        query = select(scalars.c.value).where(scalars.c.name == name)
-        return self._read(lambda connection: connection.execute(query).scalar_one_or_none())
+            # A pooled connection that broke while it was idle says nothing about the database now.
+            if attempts > 1 and isinstance(error, DBAPIError) and error.connection_invalidated:
+                return self._query(query, attempts - 1)
+            raise Unavailable(f"the store cannot be read: {reason(error)}") from error
 
     async def get(self, key: Key) -> Row | None:
-        return self._read(lambda connection: fetch(connection, key))
+        row = await self._read(lambda connection: queries.fetch(connection, key))
+        if row is not None:
+            await self._catch_up(row.revision)
+        return row
 
     async def list(self, kind: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        if at is None:
-            return self._read(lambda connection: _current(connection, kind, namespace))
-        return self._read(lambda connection: _past(connection, kind, namespace, at))
+        if at is not None:
+            return await self._read(lambda connection: queries.past(connection, kind, namespace, at))
+        listing = await self._read(lambda connection: queries.current(connection, kind, namespace))
+        await self._catch_up(listing.revision)
+        return listing
 
     async def meta(self, name: str) -> str | None:
-        return self._scalar(name)
+        return await self._read(lambda connection: queries.scalar(connection, name))
 
     async def outbox(self, limit: int = 100) -> Sequence[OutboxEntry]:
         query = select(outbox).order_by(outbox.c.number).limit(limit)
-        rows = self._read(lambda connection: connection.execute(query).all())
-        return [OutboxEntry(row.number, Lane(row.lane), row.subject, bytes(row.value)) for row in rows]
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return [OutboxEntry(row.number, Lane(row.lane), row.subject, row.value) for row in rows]
 
     async def outbox_high(self) -> int:
-        return self._writer.counters.outbox_high
+        return int(await self.meta("outbox_high") or 0)
 
     async def outbox_dropped(self) -> int:
-        return self._writer.counters.outbox_dropped
+        return int(await self.meta("outbox_dropped") or 0)
 
     async def journal(self) -> Sequence[JournalEntry]:
         query = select(journal).order_by(journal.c.seq)
-        rows = self._read(lambda connection: connection.execute(query).all())
-        return [JournalEntry(row.id, row.subject, row.action, bytes(row.detail)) for row in rows]
+        rows = await self._read(lambda connection: connection.execute(query).all())
+        return [JournalEntry(row.id, row.subject, row.action, row.detail) for row in rows]
 
     def watch(self, after: int, kinds: frozenset[str] | None = None, *, capacity: int = 1024) -> LiveWatch:
-        self._require_history(after)
-        watch = LiveWatch(after, self._revision, kinds, capacity, self._backlog, self._watches.discard)
+        if after < self._head.compacted:
+            raise Compacted(after, self._head.compacted)
+        watch = LiveWatch(after, self.revision, kinds, capacity, self._backlog, self._watches.discard)
         self._watches.add(watch)
         return watch
 
-    def _require_history(self, after: int) -> None:
-        oldest = self._writer.counters.compacted
-        if after < oldest:
-            raise Compacted(after, oldest)
+    async def _backlog(self, after: int, upto: int, kinds: frozenset[str] | None) -> Sequence[Change]:
+        return await self._read(lambda connection: queries.history(connection, after, upto, kinds))
 
-    def _backlog(self, after: int, upto: int, kinds: frozenset[str] | None) -> Sequence[Change]:
-        changes = self._read(lambda connection: _history(connection, after, upto, kinds))
-        self._require_history(after)
-        return changes
+    # Following other writers
+
+    async def refresh(self) -> int:
+        if self._database.shared:
+            head = await self._read(queries.head)
+            await self._catch_up(head.revision)
+            compacted = max(head.compacted, self._head.compacted)
+            self._head = replace(self._head, compacted=compacted, store_id=head.store_id)
+        return self.revision
+
+    def _heard(self, revision: int) -> None:
+        if revision > self.revision:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_ASK_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            try:
+                await self.refresh()
+            except Unavailable as error:
+                _log.warning("cannot follow %s: %s", self._database.label, error)
+
+    async def _catch_up(self, upto: int) -> None:
+        """Publish what others committed up to revision `upto`."""
+        if upto <= self.revision or not self._database.shared:
+            return
+        async with self._following:
+            while self.revision < upto:
+                try:
+                    changes = await self._backlog(self.revision, upto, None)
+                except Compacted:
+                    # So far behind that the log cannot tell what was missed: everybody lists again.
+                    for watch in self._watches:
+                        watch.overrun()
+                    changes = ()
+                self._publish(changes, changes[-1].row.revision if changes else upto)
+
+    def _publish(self, changes: Sequence[Change], revision: int) -> None:
+        """What is known already is left out: a commit's result and the log may tell the same change."""
+        for change in changes:
+            if change.row.revision > self.revision:
+                for watch in tuple(self._watches):
+                    watch.offer(change)
+        self._head = replace(self._head, revision=max(revision, self.revision))
 
     # Writing
 
@@ -244,23 +257,23 @@ class SqlStore:
         return await asyncio.shield(future)
 
     async def compact(self, upto: int) -> None:
-        await self._on_writer(lambda: self._writer.compact(upto))
+        compacted = await self._on_writer(lambda: self._writer.compact(upto))
+        self._head = replace(self._head, compacted=compacted)
 
     async def close(self) -> None:
-        """Finish what waits, then let go of the file. Watches end."""
+        """Finish what waits, then let go of the database. Watches end."""
         self._closed = True
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         for watch in tuple(self._watches):
             watch.close()
-        if self._thread:
-            self._thread.shutdown()
-        for connection in (self._reader, self._write_connection):
-            with suppress(SQLAlchemyError):
-                connection.close()
-        self._engine.dispose()
-        if self._lock:
-            self._lock.close()
+        for threads in (self._thread, self._readers):
+            if threads:
+                threads.shutdown()
+        self._database.close()
 
     async def _on_writer(self, work: Callable[[], T]) -> T:
         if self._thread is None:
@@ -282,9 +295,10 @@ class SqlStore:
             results = await self._on_writer(lambda: self._writer.write([ops for ops, _ in batch]))
         except StoreError as error:
             results = [error] * len(batch)
+        await self._what_came_before(results)
         for (ops, future), result in zip(batch, results, strict=True):
             if isinstance(result, Committed):
-                self._publish(ops, result)
+                self._committed(ops, result)
             if future.done():
                 continue
             if isinstance(result, Committed):
@@ -292,73 +306,15 @@ class SqlStore:
             else:
                 future.set_exception(result)
 
-    def _publish(self, ops: Sequence[Op], result: Committed) -> None:
+    async def _what_came_before(self, results: Sequence[Committed | StoreError]) -> None:
+        """Others' changes go out before ours. Where they cannot be read now, ours follow from the log with them."""
+        first = next((r.changes[0].row.revision for r in results if isinstance(r, Committed) and r.changes), 0)
+        with suppress(Unavailable):
+            await self._catch_up(first - 1)
+
+    def _committed(self, ops: Sequence[Op], result: Committed) -> None:
         for op in ops:
             if isinstance(op, SetMeta) and op.name == STORE_ID and op.value:
-                self._store_id = op.value
-        self._revision = max(self._revision, result.revision)
-        for change in result.changes:
-            for watch in tuple(self._watches):
-                watch.offer(change)
-
-
-def _row(kind: str, found: Any) -> Row:
-    return Row(Key(kind, found.namespace, found.name), found.uid, found.revision, found.created, bytes(found.value))
-
-
-def _current(connection: Connection, kind: str, namespace: str | None) -> Listing:
-    query = select(objects).where(objects.c.kind == kind).order_by(objects.c.namespace, objects.c.name)
-    if namespace is not None:
-        query = query.where(objects.c.namespace == namespace)
-    rows = tuple(_row(kind, found) for found in connection.execute(query))
-    head = select(scalars.c.value).where(scalars.c.name == "revision")
-    return Listing(rows, int(connection.execute(head).scalar_one_or_none() or 0))
-
-
-def _past(connection: Connection, kind: str, namespace: str | None, at: int) -> Listing:
-    oldest = select(scalars.c.value).where(scalars.c.name == "compacted")
-    compacted = int(connection.execute(oldest).scalar_one_or_none() or 0)
-    if at < compacted:
-        raise Compacted(at, compacted)
-    newest = (
-        select(func.max(log.c.revision).label("revision"))
-        .where(log.c.kind == kind, log.c.revision <= at)
-        .group_by(log.c.namespace, log.c.name)
-        .subquery()
-    )
-    query = (
-        select(log)
-        .join(newest, log.c.revision == newest.c.revision)
-        .where(log.c.type == ChangeType.PUT.value)
-        .order_by(log.c.namespace, log.c.name)
-    )
-    if namespace is not None:
-        query = query.where(log.c.namespace == namespace)
-    return Listing(tuple(_row(kind, found) for found in connection.execute(query)), at)
-
-
-def _history(connection: Connection, after: int, upto: int, kinds: frozenset[str] | None) -> list[Change]:
-    before = log.alias("before")
-    query = (
-        select(
-            log,
-            before.c.uid.label("old_uid"),
-            before.c.created.label("old_created"),
-            before.c.value.label("old_value"),
-        )
-        .outerjoin(before, (before.c.revision == log.c.previous) & (log.c.previous > 0))
-        .where(log.c.revision > after, log.c.revision <= upto)
-        .order_by(log.c.revision)
-        .limit(_PAGE)
-    )
-    if kinds is not None:
-        query = query.where(log.c.kind.in_(kinds))
-    return [_change(found) for found in connection.execute(query)]
-
-
-def _change(found: Any) -> Change:
-    row = _row(found.kind, found)
-    old = None
-    if found.old_value is not None:
-        old = Row(row.key, found.old_uid, found.previous, found.old_created, bytes(found.old_value))
-    return Change(ChangeType(found.type), row, old)
+                self._head = replace(self._head, store_id=op.value)
+        if result.changes and result.changes[0].row.revision <= self.revision + 1:
+            self._publish(result.changes, result.revision)

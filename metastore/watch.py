@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from metastore.api import Change, Compacted
 
-Page = Callable[[int, int, frozenset[str] | None], Sequence[Change]]
-"""(after, upto, kinds) → the next changes in that range, oldest first, at most a page of them."""
+Page = Callable[[int, int, frozenset[str] | None], Awaitable[Sequence[Change]]]
+"""(after, upto, kinds) → the next changes in that range, oldest first, at most a page of them. Raises Compacted."""
 
 
 class LiveWatch:
@@ -43,9 +43,14 @@ class LiveWatch:
         if self._kinds is not None and change.row.key.kind not in self._kinds:
             return
         if len(self._live) >= self._capacity:
-            self._overrun = True
+            self.overrun()
         else:
             self._live.append(change)
+            self._wake.set()
+
+    def overrun(self) -> None:
+        """What comes next is lost to this watcher: after what it holds, it ends."""
+        self._overrun = True
         self._wake.set()
 
     def __aiter__(self) -> AsyncIterator[Change]:
@@ -55,7 +60,7 @@ class LiveWatch:
         while True:
             if self._closed:
                 raise StopAsyncIteration
-            change = self._next()
+            change = await self._next()
             if change is not None:
                 self._last = change.row.revision
                 return change
@@ -65,9 +70,9 @@ class LiveWatch:
             self._wake.clear()
             await self._wake.wait()
 
-    def _next(self) -> Change | None:
+    async def _next(self) -> Change | None:
         if not self._backlog and self._last < self._head:
-            self._backlog.extend(self._page(self._last, self._head, self._kinds))
+            self._backlog.extend(await self._page(self._last, self._head, self._kinds))
             if not self._backlog:
                 self._last = self._head
         if self._backlog:

@@ -47,6 +47,8 @@ async def _read(
     objects: StoreObjects, resource: ResourceType[Any], selection: Selection, options: ListOptions
 ) -> Page[Any]:
     newest = objects.store.revision
+    if options.revision > newest:
+        newest = await objects.store.refresh()
     if options.match is not Match.NEWEST and options.revision > newest:
         raise errors.too_large_version(options.revision, newest)
     resume = options.resume

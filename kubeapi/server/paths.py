@@ -29,8 +29,8 @@ def parse(raw_path: str) -> Target | None:
             pass
         case _:
             return None
-    if not all(rest):
-        return None
+    if not all(rest) or "\0" in raw_path or "%00" in raw_path:
+        return None  # no name has a NUL in it, and not every database could even be asked for one
     namespace = None
     core = group == ""
     if rest[0] == "namespaces" and len(rest) > 2 and not (core and rest[2] in _NAMESPACE_SUBRESOURCES):

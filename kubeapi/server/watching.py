@@ -68,6 +68,8 @@ class WatchStream:
         after = self._options.after
         newest = self._objects.store.revision
         if after > newest:
+            newest = await self._objects.store.refresh()
+        if after > newest:
             # A store that is behind its clients was restored from a copy; what they hold is of another history.
             raise errors.gone(after, newest)
         if not after:

@@ -43,6 +43,7 @@ def test_an_empty_file_is_enough(tmp_path: Path) -> None:
         ("[api]\nprot = 1", "api.prot: unknown key"),
         ("[api]\nport = 70000", "api.port: Input should be less than or equal to 65535 (got 70000)"),
         ("[nodes]\nlease_timeout = 0", "nodes.lease_timeout: Input should be greater than 0 (got 0)"),
+        ('[store]\nurl = "mysql://db/hub"', "store.url: String should match pattern"),
         ('cluster = "no/slashes"', "cluster: String should match pattern"),
         ('log_level = "chatty"', "log_level: Input should be 'debug', 'info', 'warning' or 'error'"),
         ("port =", "is not valid TOML"),

@@ -1,13 +1,9 @@
-"""The store against real SQLite files: compare-and-swap, watch, history, outbox, journal, durability."""
+"""One suite for the store on SQLite (file, memory, with and without threads) and on PostgreSQL: compare-and-swap,
+watch, history, outbox, journal, restart."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,7 +19,6 @@ from metastore.api import (
     Dequeue,
     Enqueue,
     Incompatible,
-    InUse,
     Key,
     Lane,
     NotFound,
@@ -31,17 +26,30 @@ from metastore.api import (
     Put,
     SetMeta,
     UidMismatch,
-    Unavailable,
 )
 from metastore.sql import SqlStore, open_store
+from tests.support import postgres
 
 POD = Key("pods", "default", "web")
 
 
-@pytest.fixture(params=["thread", "inline", "memory"])
+@pytest.fixture(params=["file", "file-inline", "postgres"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A place for a store that can be opened again."""
+    if request.param == "postgres":
+        cluster: postgres.Postgres = request.getfixturevalue("cluster")
+        return cluster.fresh()
+    return str(tmp_path / "db" / f"{request.param}.db")
+
+
+@pytest.fixture(params=["file", "file-inline", "memory", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStore]:
-    path = ":memory:" if request.param == "memory" else str(tmp_path / "db" / "store.db")
-    opened = await open_store(path, inline=request.param != "thread", log_bound=3)
+    place = str(tmp_path / "db" / "store.db")
+    if request.param == "memory":
+        place = ":memory:"
+    elif request.param == "postgres":
+        place = request.getfixturevalue("cluster").fresh()
+    opened = await open_store(place, inline=request.param == "file-inline", log_bound=3)
     yield opened
     await opened.close()
 
@@ -165,16 +173,15 @@ async def test_outbox_levels_coalesce_and_the_log_is_bounded(store: SqlStore) ->
     assert await store.outbox_high() == 6
 
 
-async def test_numbers_and_revisions_never_come_back_after_restart(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    first = await open_store(path)
+async def test_numbers_and_revisions_never_come_back_after_restart(where: str) -> None:
+    first = await open_store(where)
     await first.commit(Put(POD, "u1", b"1"), Enqueue(Lane.LOG, "e", b"a"), OpenEntry("j1", "u1", "start", b"{}"))
     await first.commit(Delete(POD), Dequeue(1), SetMeta("cursor", "7"))
     await first.compact(first.revision)
     revision, store_id = first.revision, first.store_id
     await first.close()
 
-    second = await open_store(path)
+    second = await open_store(where)
     assert (second.revision, second.store_id) == (revision, store_id)
     assert await second.outbox_high() == 1
     assert await second.meta("cursor") == "7"
@@ -186,70 +193,45 @@ async def test_numbers_and_revisions_never_come_back_after_restart(tmp_path: Pat
     await second.close()
 
 
-async def test_one_writer_and_no_foreign_files(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = await open_store(path)
-    with pytest.raises(InUse, match="another process"):
-        await open_store(path)
-    await store.close()
-    garbage = tmp_path / "garbage.db"
-    garbage.write_bytes(b"this is not a database at all" * 100)
-    with pytest.raises(Incompatible, match="not a Copepod store"):
-        await open_store(garbage)
-    newer = await open_store(tmp_path / "newer.db")
+async def test_a_store_of_a_newer_schema_is_refused(where: str) -> None:
+    newer = await open_store(where)
     await newer.commit(SetMeta("schema_version", "99"))
     await newer.close()
     with pytest.raises(Incompatible, match="99"):
-        await open_store(tmp_path / "newer.db")
+        await open_store(where)
 
 
-async def test_a_refusing_disk_is_reported_and_nothing_is_acknowledged(tmp_path: Path) -> None:
-    """S-31, the store's half: a write that the disk refuses raises Unavailable, and the store works again after."""
-    store = await open_store(tmp_path / "store.db")
-    await store.commit(Put(POD, "u1", b"1"))
-    connection = store._write_connection.connection.driver_connection
-    assert connection is not None
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(Unavailable, match="full"):
-        await store.commit(Put(POD, "u1", b"x" * 1_000_000))
-    connection.execute("PRAGMA max_page_count=1000000")
-    row = await store.get(POD)
-    assert row is not None
-    assert row.value == b"1"
-    assert (await store.commit(Put(POD, "u1", b"2"))).revision == 2
-    await store.close()
+async def test_commits_written_together_see_each_other(store: SqlStore) -> None:
+    """Group commit: what one of the batch did is there for the next, in the order in which they were asked for."""
+    made, changed, refused, gone, again = await asyncio.gather(
+        store.commit(Put(POD, "u1", b"1", expect=0)),
+        store.commit(Put(POD, "u1", b"2"), Put(POD, "u1", b"3")),
+        store.commit(Enqueue(Lane.LOG, "e", b"never"), Put(POD, "u1", b"x", expect=0)),
+        store.commit(Delete(POD), Enqueue(Lane.LOG, "e", b"gone")),
+        store.commit(Put(POD, "u2", b"4", expect=0)),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, Conflict)
+    kept = [made, changed, gone, again]
+    changes = [change for commit in kept if not isinstance(commit, BaseException) for change in commit.changes]
+    assert [change.row.revision for change in changes] == [1, 2, 3, 4, 5]
+    assert [change.row.value for change in changes] == [b"1", b"2", b"3", b"3", b"4"]
+    assert [change.previous.revision if change.previous else 0 for change in changes] == [0, 1, 2, 3, 0]
+    assert [entry.value for entry in await store.outbox()] == [b"gone"]
+    watch = store.watch(0)
+    assert [await anext(watch) for _ in changes] == changes
+    watch.close()
 
 
-def test_s32_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
-    """S-32: a process is killed while it writes; every commit it acknowledged on its output is there."""
-    script = textwrap.dedent("""
-        import asyncio, sys
-        from metastore.api import Key, Put
-        from metastore.sql import open_store
-        async def main():
-            store = await open_store(sys.argv[1])
-            for index in range(100000):
-                await store.commit(Put(Key("pods", "", f"p{index}"), "u", b"v"))
-                print(index, flush=True)
-        asyncio.run(main())
-    """)
-    path = tmp_path / "store.db"
-    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        last = -1
-        for line in child.stdout:
-            last = int(line)
-            if last >= 50:
-                os.kill(child.pid, signal.SIGKILL)
-                break
-        rest = [int(line) for line in child.stdout.read().split()]
-    acknowledged = rest[-1] if rest else last
+async def test_what_was_made_and_removed_together_is_in_the_history_only(store: SqlStore) -> None:
+    done = await store.commit(Put(POD, "u1", b"1"), Delete(POD))
+    assert [change.type for change in done.changes] == [ChangeType.PUT, ChangeType.DELETE]
+    assert await store.get(POD) is None
+    assert store.revision == 2
 
-    async def count() -> int:
-        store = await open_store(path)
-        rows = (await store.list("pods")).rows
-        await store.close()
-        return len(rows)
 
-    assert asyncio.run(count()) >= acknowledged + 1
+async def test_names_are_ordered_by_bytes(store: SqlStore) -> None:
+    """Whatever the database's locale says of hyphens and letters."""
+    names = ["a-b", "a.b", "aa", "a1", "a"]
+    await store.commit(*(Put(Key("pods", "default", name), name, b"") for name in names))
+    assert [row.key.name for row in (await store.list("pods")).rows] == sorted(names)

@@ -1,0 +1,49 @@
+"""What differs between databases, as a store sees it. `metastore.sqlite` and `metastore.postgres` implement it;
+all other SQL is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+
+class Database(Protocol):
+    """An open database. `writer` is used by one thread at a time."""
+
+    @property
+    def label(self) -> str:
+        """For messages; without secrets."""
+
+    @property
+    def shared(self) -> bool:
+        """Other processes write, too; and reading is a round trip, which must not hold up the event loop."""
+
+    @property
+    def inline(self) -> bool:
+        """It must be written by the thread that reads it."""
+
+    @property
+    def writer(self) -> Connection: ...
+
+    def lock_tables(self) -> None:
+        """Inside a transaction of `writer`: nobody else makes tables until it ends."""
+
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A transaction that sees one snapshot."""
+
+    def announce(self, revision: int) -> None:
+        """Inside a transaction of `writer`: wake those who `listen` when it is committed."""
+
+    async def listen(self, heard: Callable[[int], None]) -> None:
+        """Call `heard` with revisions that other processes announce, until cancelled. A hint: some may be missed."""
+
+    def close(self) -> None: ...
+
+
+def reason(error: SQLAlchemyError) -> str:
+    """The database's own words, without the statement and its parameters (which may hold secrets)."""
+    return str(getattr(error, "orig", None) or error).strip()
