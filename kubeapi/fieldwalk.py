@@ -200,9 +200,10 @@ def _without(value: Any, node: Fields | None, shape: Shape) -> Any:
     if not node or SELF in node:
         return None
     if isinstance(value, dict) and not shape.atomic:
-        return without(value, node, shape) or None
+        # Emptied, it stays: somebody owns it, or a part of it (`emptyDir: {}` still says something).
+        return without(value, node, shape)
     items = _items(value, shape)
     if items is None:
         return value
     left = [_without(item, node.get(element), shape.item()) for element, item in items.items()]
-    return [item for item in left if item is not None] or None
+    return [item for item in left if item is not None]

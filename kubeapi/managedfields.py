@@ -212,7 +212,7 @@ def _bare(live: Data) -> Data:
 def _no_longer_applied(last: Fields, wanted: Fields, others: Entries) -> Fields:
     if not last:
         return {}
-    owned = reduce(fieldset.union, (entry.fields for entry in others), wanted)
+    owned = reduce(fieldset.union, (entry.fields for entry in others), fieldset.union(wanted, _SYSTEM))
     return fieldset.difference(fieldset.with_parents(last), fieldset.with_parents(owned))
 
 
