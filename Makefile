@@ -70,7 +70,7 @@ type: $(STAMP)  ## strict types
 
 bench: setup  ## measure, beside a peer: a table, and build/bench.json
 	@mkdir -p build
-	$(ROOT) $(BIN)/python -m bench
+	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT) $(BIN)/python -m bench
 	@$(if $(ROOT),$(ROOT) chown --reference=build build/bench.json)
 
 sim: setup  ## the simulator: make sim SEEDS=10000 SEED=1

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from bench.result import Result
+from edgelab.exits import EXPECTED
 
 OUT = Path("build/bench.json")
 
@@ -65,7 +66,10 @@ def main(names: tuple[str, ...], out: Path) -> None:
             click.echo(f"{name}: skipped, real VMs need root", err=True)
             continue
         click.echo(f"measuring {name} …", err=True)
-        results += asyncio.run(_prepared(run, real))
+        try:
+            results += asyncio.run(_prepared(run, real))
+        except EXPECTED as error:
+            raise click.ClickException(f"{name}: {error}") from error
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({item.name: _entry(item) for item in results}, indent=2) + "\n")
     _print(results)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 
 from bench.result import Result
-from edgelab import nodestore
+from edgelab import clean, nodestore
 from edgelab.box import Box, BoxConfig, Links
 from edgelab.faults import ProxyLink
 from edgelab.kubectl import Kubectl
 from edgelab.waiting import until_none
 from edgelab.world import resize_complaint
 
+STATE = Path(os.environ.get("COPEPOD_TEST_STATE", "/var/lib/copepod-test")) / "bench"
 VMS = 5
 IDLE_SECONDS = 30.0
 CHANGES = 40
@@ -38,24 +42,33 @@ def _pod(name: str, cpu: str) -> str:
 
 async def agent() -> list[Result]:
     """One agent with five real VMs."""
-    with tempfile.TemporaryDirectory(prefix="copepod-bench-") as directory:
-        async with Box(BoxConfig(Path(directory) / "state"), _silent) as box:
-            kubectl = box.kubectl()
-            names = [f"bench-{number}" for number in range(VMS)]
-            for name in names:
-                await _create(kubectl, Path(directory), name, "100m")
-            pods = [f"pod/{name}" for name in names]
-            await kubectl.ok("wait", "--for=condition=Ready", *pods, "--timeout=300s", timeout=310)
-            process = psutil.Process(box.agents[0].pid)
-            cpu, written = await _idle(process)
-            rss = process.memory_info().rss / (1 << 20)
-            await kubectl.ok("delete", *pods, "--grace-period=1", timeout=120)
+    async with _real_lab() as box:
+        kubectl = box.kubectl()
+        names = [f"bench-{number}" for number in range(VMS)]
+        for name in names:
+            await _create(kubectl, name, "100m")
+        pods = [f"pod/{name}" for name in names]
+        await kubectl.ok("wait", "--for=condition=Ready", *pods, "--timeout=300s", timeout=310)
+        process = psutil.Process(box.agents[0].pid)
+        cpu, written = await _idle(process)
+        rss = process.memory_info().rss / (1 << 20)
     peer = "KubeEdge edgecore, idle, no pods"
     return [
         Result("agent_rss_5_vms", rss, "MiB", KUBEEDGE_RSS_MIB, peer),
         Result("agent_idle_cpu_5_vms", cpu, "% of a core", KUBEEDGE_IDLE, peer, f"over {IDLE_SECONDS:.0f} s"),
         Result("agent_idle_writes", written * 86400 / IDLE_SECONDS / 1e6, "MB a day"),
     ]
+
+
+@asynccontextmanager
+async def _real_lab() -> AsyncIterator[Box]:
+    """One real node, and nothing of it left; if we are killed, it lies where `make clean` finds its VMs."""
+    await clean.clean(STATE, _silent)
+    try:
+        async with Box(BoxConfig(STATE), _silent) as box:
+            yield box
+    finally:
+        await clean.clean(STATE, _silent)
 
 
 async def _idle(process: psutil.Process) -> tuple[float, int]:
@@ -74,7 +87,7 @@ async def traffic() -> list[Result]:
         config = BoxConfig(Path(directory) / "state", fake_vms=True, links=Links.PROXY)
         async with Box(config, _silent) as box:
             kubectl = box.kubectl()
-            await _create(kubectl, Path(directory), "bench", "100m")
+            await _create(kubectl, "bench", "100m")
             await kubectl.ok("wait", "--for=condition=Ready", "pod/bench", "--timeout=60s", timeout=70)
             link = box.links[0]
             assert isinstance(link, ProxyLink)
@@ -102,10 +115,8 @@ async def _statuses(box: Box) -> int:
     return sum(record.sequence for record in records.values())
 
 
-async def _create(kubectl: Kubectl, directory: Path, name: str, cpu: str) -> None:
-    file = directory / f"{name}.json"
-    file.write_text(_pod(name, cpu))
-    await kubectl.ok("create", "-f", str(file))
+async def _create(kubectl: Kubectl, name: str, cpu: str) -> None:
+    await kubectl.ok("create", "-f", "-", stdin=_pod(name, cpu))
 
 
 async def _resize(kubectl: Kubectl, cpu: str) -> None:
