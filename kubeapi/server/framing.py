@@ -11,7 +11,7 @@ import yaml
 from kubeapi import errors
 from kubeapi.decode import load_json
 from kubeapi.errors import ApiError, bad_request
-from kubeapi.server import protobuf
+from kubeapi.server import protobuf, prototables
 
 MAX_BODY = 3 * 1024 * 1024
 """Bytes; the reference server's limit."""
@@ -36,7 +36,7 @@ def parse(body: bytes, kind: str) -> Any:
             value = _yaml(body)
         case "application/vnd.kubernetes.protobuf":
             try:
-                value = protobuf.decode(body)
+                value = protobuf.decode(body, prototables.MESSAGES)
             except protobuf.ProtobufError as error:
                 raise bad_request(str(error)) from error
         case _:

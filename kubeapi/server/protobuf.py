@@ -1,7 +1,7 @@
 """Reads the protobuf request bodies that kubectl insists on (`create namespace`, `auth can-i`, …). Answers are JSON.
 
-A generic reader driven by declared field tables, so that another message is a table, not code. The field numbers are
-those of Kubernetes' `generated.proto` files; fields that no table names are skipped, as protobuf asks.
+A generic reader driven by declared field tables (`kubeapi.server.prototables`), so that another message is a table, not
+code. Fields that no table names are skipped, as protobuf asks, unless the table is `Whole`. An empty string is unset.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Scalar(Enum):
     INT = "int"
     BOOL = "bool"
     TIME = "time"
+    QUANTITY = "quantity"
+    INT_OR_STRING = "int or string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,127 +40,43 @@ class Field:
     repeated: bool = False
     map: bool = False
     """A `map<string, type>`: on the wire a repeated entry of key = 1, value = 2."""
+    omit: bool = False
+    """Of a number or bool that Go writes even if it is unset: zero and false mean unset."""
+    inline: bool = False
+    """A message whose fields are the outer one's in JSON."""
 
 
 Message = Mapping[int, Field]
 
-_S = Scalar.STRING
 
-_OWNER: Message = {
-    1: Field("kind", _S),
-    3: Field("name", _S),
-    4: Field("uid", _S),
-    5: Field("apiVersion", _S),
-    6: Field("controller", Scalar.BOOL),
-    7: Field("blockOwnerDeletion", Scalar.BOOL),
-}
+class Whole(dict[int, Field]):
+    """A message whose every field is known here: one that is not is refused, so that nothing is lost unseen."""
 
-_META: Message = {
-    1: Field("name", _S),
-    2: Field("generateName", _S),
-    3: Field("namespace", _S),
-    5: Field("uid", _S),
-    6: Field("resourceVersion", _S),
-    7: Field("generation", Scalar.INT),
-    8: Field("creationTimestamp", Scalar.TIME),
-    9: Field("deletionTimestamp", Scalar.TIME),
-    10: Field("deletionGracePeriodSeconds", Scalar.INT),
-    11: Field("labels", _S, map=True),
-    12: Field("annotations", _S, map=True),
-    13: Field("ownerReferences", _OWNER, repeated=True),
-    14: Field("finalizers", _S, repeated=True),
-}
-
-_OBJECT_REFERENCE: Message = {
-    1: Field("kind", _S),
-    2: Field("namespace", _S),
-    3: Field("name", _S),
-    4: Field("uid", _S),
-    5: Field("apiVersion", _S),
-    6: Field("resourceVersion", _S),
-    7: Field("fieldPath", _S),
-}
-
-_DELETE_OPTIONS: Message = {
-    1: Field("gracePeriodSeconds", Scalar.INT),
-    2: Field("preconditions", {1: Field("uid", _S), 2: Field("resourceVersion", _S)}),
-    3: Field("orphanDependents", Scalar.BOOL),
-    4: Field("propagationPolicy", _S),
-    5: Field("dryRun", _S, repeated=True),
-}
-
-_RESOURCE_ATTRIBUTES: Message = {
-    1: Field("namespace", _S),
-    2: Field("verb", _S),
-    3: Field("group", _S),
-    4: Field("version", _S),
-    5: Field("resource", _S),
-    6: Field("subresource", _S),
-    7: Field("name", _S),
-}
-
-_ACCESS_SPEC: Message = {
-    1: Field("resourceAttributes", _RESOURCE_ATTRIBUTES),
-    2: Field("nonResourceAttributes", {1: Field("path", _S), 2: Field("verb", _S)}),
-}
-
-MESSAGES: Mapping[tuple[str, str], Message] = {
-    ("v1", "Namespace"): {
-        1: Field("metadata", _META),
-        2: Field("spec", {1: Field("finalizers", _S, repeated=True)}),
-        3: Field("status", {1: Field("phase", _S)}),
-    },
-    ("v1", "ConfigMap"): {
-        1: Field("metadata", _META),
-        2: Field("data", _S, map=True),
-        3: Field("binaryData", Scalar.BYTES, map=True),
-        4: Field("immutable", Scalar.BOOL),
-    },
-    ("v1", "Secret"): {
-        1: Field("metadata", _META),
-        2: Field("data", Scalar.BYTES, map=True),
-        3: Field("type", _S),
-        4: Field("stringData", _S, map=True),
-        5: Field("immutable", Scalar.BOOL),
-    },
-    ("v1", "ServiceAccount"): {
-        1: Field("metadata", _META),
-        2: Field("secrets", _OBJECT_REFERENCE, repeated=True),
-        3: Field("imagePullSecrets", {1: Field("name", _S)}, repeated=True),
-        4: Field("automountServiceAccountToken", Scalar.BOOL),
-    },
-    ("v1", "Binding"): {1: Field("metadata", _META), 2: Field("target", _OBJECT_REFERENCE)},
-    ("v1", "DeleteOptions"): _DELETE_OPTIONS,
-    ("policy/v1", "Eviction"): {
-        1: Field("metadata", _META),
-        2: Field("deleteOptions", _DELETE_OPTIONS),
-    },
-    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
-        1: Field("metadata", _META),
-        2: Field("spec", _ACCESS_SPEC),
-    },
-    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {
-        1: Field("metadata", _META),
-        2: Field("spec", {1: Field("namespace", _S)}),
-    },
-    ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: Field("metadata", _META)},
-}
 
 _UNKNOWN: Message = {
-    1: Field("typeMeta", {1: Field("apiVersion", _S), 2: Field("kind", _S)}),
+    1: Field("typeMeta", {1: Field("apiVersion", Scalar.STRING), 2: Field("kind", Scalar.STRING)}),
     2: Field("raw", Scalar.BYTES),
 }
 _TIME: Message = {1: Field("seconds", Scalar.INT), 2: Field("nanos", Scalar.INT)}
+_QUANTITY: Message = {1: Field("string", Scalar.STRING)}
+_INT_OR_STRING: Message = {
+    1: Field("type", Scalar.INT),
+    2: Field("int", Scalar.INT),
+    3: Field("string", Scalar.STRING),
+}
 
 
-def decode(body: bytes) -> dict[str, Any]:
-    """The JSON form of an enveloped object (`k8s\\0` + runtime.Unknown). Raises ProtobufError."""
+def decode(body: bytes, messages: Mapping[tuple[str, str], Message]) -> dict[str, Any]:
+    """The JSON form of an enveloped object (`k8s\\0` + runtime.Unknown) of one of the (apiVersion, kind) in `messages`.
+
+    Raises ProtobufError.
+    """
     if not body.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     envelope = _message(body[len(MAGIC) :], _UNKNOWN, 0)
     meta = envelope.get("typeMeta", {})
     api_version, kind = meta.get("apiVersion", ""), meta.get("kind", "")
-    table = MESSAGES.get((api_version, kind))
+    table = messages.get((api_version, kind))
     if table is None:
         raise ProtobufError(
             f"{kind or 'an object'} of {api_version or 'no version'} is not understood as protobuf: send JSON"
@@ -174,6 +92,8 @@ def _message(data: bytes, table: Message, depth: int) -> dict[str, Any]:
     for number, wire in _fields(data):
         field = table.get(number)
         if field is None:
+            if isinstance(table, Whole):
+                raise ProtobufError(f"field {number} is not understood as protobuf: send JSON")
             continue
         if field.map:
             key, value = _entry(wire, field, depth)
@@ -182,13 +102,15 @@ def _message(data: bytes, table: Message, depth: int) -> dict[str, Any]:
         value = _value(wire, field, depth)
         if field.repeated:
             found.setdefault(field.name, []).append(value)
-        elif value is not None:
+        elif field.inline:
+            found.update(value)
+        elif value not in (None, "") and (value or not field.omit):
             found[field.name] = value
     return found
 
 
 def _entry(wire: int | bytes, field: Field, depth: int) -> tuple[str, Any]:
-    pair = _message(_bytes(wire, field), {1: Field("key", _S), 2: Field("value", field.type)}, depth + 1)
+    pair = _message(_bytes(wire, field), {1: Field("key", Scalar.STRING), 2: Field("value", field.type)}, depth + 1)
     return pair.get("key", ""), pair.get("value", "")
 
 
@@ -205,6 +127,11 @@ def _value(wire: int | bytes, field: Field, depth: int) -> Any:
                 raise ProtobufError(f"{field.name}: not UTF-8") from error
         case Scalar.BYTES:
             return base64.b64encode(_bytes(wire, field)).decode()
+        case Scalar.QUANTITY:
+            return _message(_bytes(wire, field), _QUANTITY, depth + 1).get("string", "0")
+        case Scalar.INT_OR_STRING:
+            either = _message(_bytes(wire, field), _INT_OR_STRING, depth + 1)
+            return either.get("string", "") if either.get("type") else either.get("int", 0)
         case Scalar.TIME:
             return _time(_message(_bytes(wire, field), _TIME, depth + 1))
         case _:

@@ -11,7 +11,7 @@ import pytest
 from kubeapi.core import ConfigMap
 from kubeapi.errors import ApiError
 from kubeapi.meta import ObjectMeta
-from kubeapi.server import logs, negotiation, protobuf
+from kubeapi.server import logs, negotiation, protobuf, prototables
 from kubeapi.server.negotiation import Form, Representation
 from kubeapi.server.podhandlers import until_stopped
 from tests.unit.server.conftest import Api, pod
@@ -27,7 +27,7 @@ def test_protobuf_becomes_json() -> None:
     meta = _field(1, "web") + _field(11, _field(1, "app") + _field(2, "x")) + _field(8, b"") + bytes([7 << 3, 5])
     raw = _field(1, meta) + _field(15, "skipped") + _field(2, _field(1, "kubernetes"))
     body = protobuf.MAGIC + _field(1, _field(1, "v1") + _field(2, "Namespace")) + _field(2, raw)
-    assert protobuf.decode(body) == {
+    assert protobuf.decode(body, prototables.MESSAGES) == {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": "web", "labels": {"app": "x"}, "generation": 5},
