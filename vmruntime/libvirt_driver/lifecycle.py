@@ -20,6 +20,9 @@ _UNDEFINE = (
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
 )
+_QEMU_LOGS = Path("/var/log/libvirt/qemu")
+"""Where libvirt keeps what QEMU says, one file for each name there ever was. It removes none, and each VM has a name of
+its own: without our doing so they would pile up."""
 _XML_REFUSED = (
     libvirt.VIR_ERR_XML_ERROR,
     libvirt.VIR_ERR_XML_DETAIL,
@@ -136,12 +139,20 @@ def destroy(conn: Any, uuid: str, installation: str) -> None:
 def remove(conn: Any, uuid: str, installation: str, console_log: Path) -> None:
     try:
         destroy(conn, uuid, installation)
-        find(conn, uuid, installation).domain.undefineFlags(_UNDEFINE)
+        seen = find(conn, uuid, installation)
+        # Before the definition, which alone tells the name: a removal that is cut off here is done again.
+        _unlink_logs(seen.name, _QEMU_LOGS / f"{seen.name}.log")
+        seen.domain.undefineFlags(_UNDEFINE)
     except VmNotFound as error:
         if "is not of installation" in str(error):
             return
-    for log in console_log.parent.glob(f"{console_log.name}*"):
+    _unlink_logs(uuid, console_log)
+
+
+def _unlink_logs(vm: str, log: Path) -> None:
+    """The log and what it was rotated to."""
+    for file in (log, *log.parent.glob(f"{log.name}.*")):
         try:
-            log.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         except OSError as error:
-            raise VmError(f"VM {uuid} is removed, but its console log {log} is not: {error.strerror}") from error
+            raise VmError(f"VM {vm} is off, but its log {file} cannot be removed: {error.strerror}") from error
