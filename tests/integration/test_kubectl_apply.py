@@ -17,7 +17,8 @@ from tests.integration.test_kubectl_api import Cluster, Ran, cluster, manifest
 __all__ = ["cluster"]
 
 _ENDPOINTS = Path(__file__).parents[1] / "data" / "kubernetes" / "kubectl-endpoints.tsv"
-_LOGGED = re.compile(r'verb="PATCH" url="([^"]+)" status="(\d+)')
+_LOGGED = re.compile(r'PATCH"? (?:url=")?(https://[^ "]+)"? (?:status=")?(\d{3}) ')
+"""Of kubectl 1.37 and, without names, of older ones."""
 
 
 def recorded(name: str) -> Iterator[tuple[str, dict[str, list[str]], int]]:
