@@ -23,6 +23,7 @@ from kubeapi.errors import ApiError
 from kubeapi.resources import REGISTRY
 from vmruntime.api import VmState
 from vmruntime.fake import FakeHost, FakeRuntime
+from vmruntime.fake_host import FakeVm
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 CPUS, MEMORIES = ("100m", "250m", "700m", "1", "2"), ("96Mi", "128Mi", "224Mi", "300Mi", "512Mi")
@@ -130,12 +131,14 @@ class System:
     # What may happen
 
     async def act(self) -> None:
-        """One random step, and some time."""
+        """One random step, and some time. What is down comes back before long: most of a life is work."""
         weights = {
-            self.create: 6, self.resize: 10, self.delete: 4, self.cut_or_heal: 4, self.bounce_agent: 4,
-            self.bounce_hub: 2, self.bounce_broker: 2, self.end_vm: 3, self.reboot_host: 1, self.runtime_down: 2,
+            self.create: 10, self.resize: 20, self.delete: 4, self.cut_or_heal: 4, self.bounce_agent: 4,
+            self.bounce_hub: 2, self.bounce_broker: 2, self.end_vm: 6, self.reboot_host: 1, self.runtime_down: 2,
             self.jump_clock: 1,
         }  # fmt: skip
+        if self.chance.random() < 0.25:
+            await self.heal_one()
         step = self.chance.choices(list(weights), list(weights.values()))[0]
         await step()
         await asyncio.sleep(self.chance.choice((0.0, 0.1, 1.0, 5.0, 30.0)))
@@ -246,6 +249,22 @@ class System:
         machine.clock.offset = timedelta(days=self.chance.choice((-9000, 0, 9000)))
         self.note(f"clock of {machine.name} off by {machine.clock.offset.days} days")
 
+    async def heal_one(self) -> None:
+        machine = self.chance.choice(self.machines)
+        if self.hub is None:
+            await self.bounce_hub()
+        elif not self.broker.running:
+            await self.bounce_broker()
+        elif self.broker.is_cut(machine.name):
+            self.broker.heal(machine.name)
+            self.note(f"heal {machine.name}")
+        elif machine.host.down:
+            machine.host.set_down(False)
+            self.note(f"libvirtd of {machine.name} up")
+        elif machine.agent is None:
+            self.start_agent(machine)
+            self.note(f"start agent {machine.name}")
+
     async def heal_all(self) -> None:
         self.broker.faults = Faults()
         self.broker.start()
@@ -285,10 +304,10 @@ class System:
             return None
         if pod.status.observed_generation != pod.metadata.generation:
             return f"generation {pod.metadata.generation} not observed ({pod.status.observed_generation})"
-        if pod.status.condition("PodResizePending"):
-            return None  # answered: Deferred or Infeasible, with the reason
         machine = next(item for item in self.machines if item.name == pod.spec.node_name)
         vm = machine.host.vms.get(vm_uuid(pod.metadata.uid or "", "vm"))
+        if pending := pod.status.condition("PodResizePending"):
+            return None if pending.reason == "Deferred" else _feasible_after_all(pod, vm)
         if vm is None or vm.state is not VmState.RUNNING:
             return f"its VM is {vm.state if vm else 'absent'}"
         ready = pod.status.condition("Ready")
@@ -310,6 +329,16 @@ class System:
                 if vm.boots > 1 + self.ended[identity]:
                     return f"VM {identity} booted {vm.boots} times, ended {self.ended[identity]} times"
         return None
+
+
+def _feasible_after_all(pod: Pod, vm: FakeVm | None) -> str | None:
+    """A wish is Infeasible only where it lies outside what was fixed when the VM booted."""
+    limits = pod.spec.containers[0].limits
+    vcpus, mib = -(-quantity.cpu_millis(limits["cpu"]) // 1000), quantity.memory_bytes(limits["memory"]) >> 20
+    if vm is None:
+        return "Infeasible without a VM"
+    fits = vcpus <= vm.spec.vcpus_max and vm.spec.memory_base_mib <= mib <= vm.spec.memory_max_mib
+    return f"called Infeasible, but {limits} fits {vm.spec}" if fits else None
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:

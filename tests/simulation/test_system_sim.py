@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.system import System
 from tests.support.virtualtime import run_virtual
 
-STEPS = 40
+STEPS = 80
 PATIENCE = 3600.0
 """Simulated seconds until everything has settled: crash back-off reaches five minutes, leases take their time."""
 FIRST = int(os.environ.get("SEED", "1"))
