@@ -165,6 +165,11 @@ class _NodeReporter:
     async def _report(self, host: HostInfo | None, trouble: Trouble | None) -> None:
         unclaimed = [f"{item.key.namespace}/{item.key.name}" for item in self._book.unclaimed.values()]
         node = node_object(self.facts(host), host, trouble, unclaimed, self._previous, self._book.now())
+        if host is None and self._previous is not None:  # what it is worth is not known now; it has not become nothing
+            node.status.capacity, node.status.allocatable = (
+                self._previous.status.capacity,
+                self._previous.status.allocatable,
+            )
         if self._previous is None or not same_report(node, self._previous):
             await self._book.report_node(node)
             self._previous = node

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -288,24 +288,33 @@ async def test_libvirtd_comes_goes_and_comes_again(tmp_path: Path, broker: Mosqu
     gate = Gate(tmp_path / "libvirt.sock")
     runtime = {"uri": f"qemu:///system?socket={gate.path}"}
     config = with_broker(tmp_path, broker, runtime=runtime)
-    async with (
-        lab(tmp_path / "hub", over_mqtt(broker.port), lease_timeout=10) as world,
-        started(config) as agent,
-        removed_in_the_end(tmp_path / "state"),
-    ):
-        await _says_runtime_unavailable(world)
-        await _delivered(tmp_path, await world.create("web", nodeName=NODE, containers=[micro("100m")]))
-        await gate.open()
-        await _eventually(lambda: world.ready(NODE, "True"), "the node is Ready")
-        await _eventually(lambda: world.pod_ready("web", "True"), "the pod is Ready")
-        await gate.shut()
-        await _eventually(lambda: world.ready(NODE, "False"), "the node is not Ready")
-        await world.create("late", nodeName=NODE, containers=[micro("100m")])
-        assert await _processes(tmp_path) == 1, "the VM runs on"
-        await gate.open()
-        await _eventually(lambda: world.pod_ready("late", "True"), "the pod wished meanwhile is Ready")
-        assert (await world.pod("web")).status.container_statuses[0].restart_count == 0
-        assert await agent.end() == 0
+    async with lab(tmp_path / "hub", over_mqtt(broker.port), lease_timeout=10) as world, AsyncExitStack() as cleaning:
+        async with started(config) as agent:
+            await cleaning.enter_async_context(removed_in_the_end(tmp_path / "state"))
+            await _says_runtime_unavailable(world)
+            await _delivered(tmp_path, await world.create("web", nodeName=NODE, containers=[micro("100m")]))
+            await gate.open()
+            node = await _eventually(lambda: world.ready(NODE, "True"), "the node is Ready")
+            await _eventually(lambda: world.pod_ready("web", "True"), "the pod is Ready")
+            await gate.shut()
+            await _eventually(lambda: world.ready(NODE, "False"), "the node is not Ready")
+            await world.create("late", nodeName=NODE, containers=[micro("100m")])
+            assert await _processes(tmp_path) == 1, "the VM runs on"
+            await gate.open()
+            await _eventually(lambda: world.pod_ready("late", "True"), "the pod wished meanwhile is Ready")
+            assert (await world.pod("web")).status.container_statuses[0].restart_count == 0
+            assert await agent.end() == 0
+            await gate.shut()
+        async with started(config) as agent:
+            unready = await until(lambda: world.ready(NODE, "False"), "the node is not Ready")
+            assert unready.status.capacity == node.status.capacity, "what is not known has not become nothing"
+            assert unready.status.allocatable == node.status.allocatable
+            await gate.open()
+            await _eventually(lambda: world.ready(NODE, "True"), "the node is Ready")
+            for name in ("web", "late"):
+                await _eventually(lambda name=name: world.pod_ready(name, "True"), f"{name} is Ready")
+                assert (await world.pod(name)).status.container_statuses[0].restart_count == 0
+            assert await agent.end() == 0
         await gate.shut()
     assert not agent.says("Traceback")
 
@@ -315,13 +324,12 @@ def micro(cpu: str) -> dict[str, Any]:
     return {"name": "vm", "image": "copepod/micro:latest", "resources": {"requests": amounts}}
 
 
-async def _eventually(find: Any, what: str) -> None:
+async def _eventually(find: Any, what: str) -> Any:
     """As long as an emulated guest may take."""
     async with asyncio.timeout(PATIENCE * 4):
         while True:
             with contextlib.suppress(AssertionError):
-                await until(find, what)
-                return
+                return await until(find, what)
 
 
 async def _processes(tmp_path: Path) -> int:
