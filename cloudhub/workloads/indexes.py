@@ -22,4 +22,9 @@ def format(indexes: Iterable[int]) -> str | None:
             parts[-1][1] = index
         else:
             parts.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts) or None
+    return ",".join(_words(first, last) for first, last in parts) or None
+
+
+def _words(first: int, last: int) -> str:
+    """Only three and more are written as a range."""
+    return str(first) if first == last else f"{first}{',' if last == first + 1 else '-'}{last}"

@@ -50,14 +50,14 @@ def plan(
     before = next((item for item in owned if item.metadata.name == status.current_revision), found.current)
     versions = _Versions(before, found.current)
     actions: list[Action] = []
-    counted = _status(statefulset, mine, versions, now)
-    if counted != status:
-        changed = statefulset.copied()
-        changed.status = counted
+    changed = statefulset.copied()
+    changed.status = _status(statefulset, mine, versions, now)
+    if changed.status != status:
         actions.append(SetStatus(changed))
     if not statefulset.metadata.deletion_timestamp:
         actions += found.actions
-        actions += _steps(statefulset, mine, versions, now)
+        # By the counts of now: by those stored, a pod just deleted for the update would come back as it was.
+        actions += _steps(changed, mine, versions, now)
     return Plan(tuple(actions), pods.next_available(mine, spec.min_ready_seconds, now))
 
 
