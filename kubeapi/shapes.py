@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from kubeapi.strategic import MERGE_KEYS, MERGED_PRIMITIVES
+from kubeapi.strategic import MERGE_KEYS, MERGED_PRIMITIVES, PORT_KEYS
 
 
 class Shape(Protocol):
@@ -42,18 +42,12 @@ KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
 """What a key has if it is left out."""
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
-    **{name: (key,) for name, key in MERGE_KEYS.items() if name not in ("hostIPs", "ports")},
+    **{name: (key,) for name, key in MERGE_KEYS.items() if name != "hostIPs"},
     "claims": ("name",),
     "matchConditions": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
 }
-_PORTS: Mapping[str, tuple[str, ...]] = {
-    "containers": ("containerPort", "protocol"),
-    "initContainers": ("containerPort", "protocol"),
-    "ephemeralContainers": ("containerPort", "protocol"),
-    "spec": ("port", "protocol"),
-}
-"""By the field that `ports` stands in; a list as a whole anywhere else (NetworkPolicy, EndpointSlice)."""
+_PORTS: Mapping[str, tuple[str, ...]] = {parent: (key, "protocol") for parent, key in PORT_KEYS.items()}
 _ATOMIC = frozenset(
     {
         "configMapKeyRef",

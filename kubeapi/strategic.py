@@ -21,7 +21,6 @@ MERGE_KEYS: Mapping[str, str] = {
     "initContainers": "name",
     "ownerReferences": "uid",
     "podIPs": "ip",
-    "ports": "containerPort",
     "resourceClaimStatuses": "name",
     "resourceClaims": "name",
     "schedulingGates": "name",
@@ -32,6 +31,14 @@ MERGE_KEYS: Mapping[str, str] = {
     "volumes": "name",
 }
 """By field name: the core types give each of these names one meaning. Anything else is atomic (tolerations, args)."""
+
+PORT_KEYS: Mapping[str, str] = {
+    "containers": "containerPort",
+    "ephemeralContainers": "containerPort",
+    "initContainers": "containerPort",
+    "spec": "port",
+}
+"""Of `ports`, by the field it stands in: a container's, a Service's. Anywhere else it is atomic (NetworkPolicy)."""
 
 MERGED_PRIMITIVES = frozenset({"metadata.finalizers", "spec.podCIDRs"})
 """Lists of strings that are merged as sets, by path."""
@@ -83,7 +90,7 @@ def _merge_list(old: list[Any], new: list[Any], order: Any, path: str, key: str)
     if path in MERGED_PRIMITIVES:
         merged = [*old, *(item for item in new if item not in old)]
         return _ordered(merged, order or new, old, lambda item: item)
-    merge_key = MERGE_KEYS.get(key)
+    merge_key = PORT_KEYS.get(path.split(".")[-2:][0]) if key == "ports" else MERGE_KEYS.get(key)
     if merge_key is None or not all(isinstance(item, dict) for item in (*old, *new)):
         return [_clean(item) for item in new]
     items = [item for item in new if _DIRECTIVE not in item]

@@ -15,12 +15,17 @@ from kubeapi.strategic import MERGE_KEYS
 
 _REF = "#/components/schemas/"
 _META_TYPES = frozenset({"ObjectMeta", "OwnerReference", "Condition"})
-_WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+_WRITE_PARAMETERS = {"dryRun": "string", "fieldManager": "string", "fieldValidation": "string"}
+_PATCH_PARAMETERS = {**_WRITE_PARAMETERS, "force": "boolean"}
 _PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
 )
+
+_PORT_KEYS = {"ContainerPort": "containerPort", "ServicePort": "port"}
+"""By type, how a list of ports is merged."""
 
 Schema = dict[str, Any]
 
@@ -113,7 +118,8 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
         body = {"type": "object"} if method == "patch" else reference
         operation["requestBody"] = {"content": {kind: {"schema": body} for kind in types}, "required": True}
         operation["parameters"] = [
-            {"name": name, "in": "query", "schema": {"type": "string"}} for name in _WRITE_PARAMETERS
+            {"name": name, "in": "query", "schema": {"type": kind}}
+            for name, kind in (_PATCH_PARAMETERS if method == "patch" else _WRITE_PARAMETERS).items()
         ]
     return operation
 
@@ -171,7 +177,7 @@ def _reference(schema: Schema, names: dict[str, str]) -> Schema:
 
 def _property(name: str, schema: Schema, names: dict[str, str]) -> Schema:
     cleaned = _clean(schema, names)
-    key = MERGE_KEYS.get(name)
+    key = _PORT_KEYS.get(schema.get("items", {}).get("$ref", "")) if name == "ports" else MERGE_KEYS.get(name)
     if cleaned.get("type") == "array" and key:
         cleaned |= {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": "merge"}
     cleaned.setdefault("description", "")

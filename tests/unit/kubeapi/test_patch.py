@@ -263,3 +263,16 @@ def test_refused_patches(content_type: str, body: bytes, code: int) -> None:
     with pytest.raises(ApiError) as caught:
         apply_patch(POD, content_type, body)
     assert caught.value.code == code
+
+
+def test_ports_are_merged_by_what_they_belong_to() -> None:
+    service = {"spec": {"ports": [{"port": 80, "targetPort": 1}, {"port": 81}]}}
+    patch = {"spec": {"ports": [{"port": 80, "targetPort": 2}]}}
+    assert strategic_merge(service, patch) == {"spec": {"ports": [{"port": 80, "targetPort": 2}, {"port": 81}]}}
+    template = {"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}
+    patch = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "name": "web"}]}]}
+    merged = strategic_merge({"spec": {"template": {"spec": template}}}, {"spec": {"template": {"spec": patch}}})
+    assert merged == {"spec": {"template": {"spec": patch}}}
+    policy = {"spec": {"ingress": [{"ports": [{"port": 1}]}]}, "ports": [{"port": 1}]}
+    patch = {"spec": {"ingress": [{"ports": [{"port": 2}]}]}, "ports": [{"port": 2}]}
+    assert strategic_merge(policy, patch) == patch

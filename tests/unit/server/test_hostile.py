@@ -17,6 +17,7 @@ from tests.unit.server.conftest import MERGE, Api, pod, running_api
 PODS = "/api/v1/namespaces/demo/pods"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
 DEEP = '{"a":' * 5000 + "1" + "}" * 5000
 ALIASES = "a: &a [x]\nb: &b [*a, *a]\nmetadata: {name: x}\n"
 
@@ -207,15 +208,16 @@ _JSON = st.recursive(
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(st.sampled_from([MERGE, STRATEGIC, JSON_PATCH, None]), st.sampled_from(["", "/status", "/resize"]), _JSON)
+@given(st.sampled_from([MERGE, STRATEGIC, JSON_PATCH, APPLY, None]), st.sampled_from(["", "/status", "/resize"]), _JSON)
 def test_random_bodies_never_break_it(content_type: str | None, subresource: str, body: Any) -> None:
     async def run() -> None:
         async with running_api() as api:
             await api.objects.create(pod("web"))
             if content_type:
-                answer = await api.call(
-                    "PATCH", f"{PODS}/web{subresource}", json.dumps(body), content_type=content_type
-                )
+                path = f"{PODS}/web{subresource}" + ("?fieldManager=x" if content_type == APPLY else "")
+                named = {"apiVersion": "v1", "kind": "Pod"} | body if isinstance(body, dict) else body
+                sent = named if content_type == APPLY else body
+                answer = await api.call("PATCH", path, json.dumps(sent), content_type=content_type)
             else:
                 answer = await api.call("POST", PODS, json.dumps(body))
             assert answer.status < 500, (body, answer.body)
