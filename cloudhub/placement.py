@@ -206,10 +206,10 @@ def _effective_taints(node: Node) -> list[Taint]:
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     """Whether any toleration matches (core/v1 Toleration.ToleratesTaint)."""
-    return any(_tolerates(item, taint) for item in tolerations)
+    return any(tolerates(item, taint) for item in tolerations)
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

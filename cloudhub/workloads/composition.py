@@ -8,6 +8,7 @@ from typing import Any
 from cloudhub.mirror import Mirror
 from cloudhub.workloads.cluster import Cluster
 from cloudhub.workloads.controller import Controller
+from cloudhub.workloads.eviction import Eviction
 from cloudhub.workloads.garbage import GarbageCollector
 from cloudhub.workloads.kinds import KINDS, OWNED, WATCHED
 from cloudhub.workloads.loose import LooseJobPods
@@ -27,6 +28,7 @@ def workloads(
     for kind in KINDS:
         work[kind.component] = Controller(kind, cluster, objects, clock).run()
     work["loose-job-pods"] = LooseJobPods(objects, cluster).run()
+    work["taint-eviction"] = Eviction(objects, clock, pods, nodes).run()
     work["garbage-collector"] = GarbageCollector(objects).run()
     for model, mirror in mirrors.items():
         work[f"mirror of {model.__name__}"] = mirror.run()

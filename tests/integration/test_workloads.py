@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ async def cluster(tmp_path: Path, nodes: int = 2) -> AsyncIterator[Cluster]:
             for box in boxes:
                 box.start()
             for box in boxes:
-                await until(lambda box=box: made.ready(box.name, "True"), f"{box.name} is Ready")
+                await until(partial(made.ready, box.name, "True"), f"{box.name} is Ready")
             yield Cluster(made, kubectl, boxes)
         finally:
             for box in boxes:
@@ -223,6 +224,25 @@ async def test_a_deleted_pod_on_an_offline_node_is_replaced_once_and_elsewhere(t
         await until(cleared, "back again, the old ones end")
 
 
+async def test_a_pod_that_asks_for_it_is_given_up_when_its_node_is_silent(tmp_path: Path) -> None:
+    """S-84: autonomy is configurable, by the usual toleration with seconds."""
+    toleration = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    movable = template("moves", FOREVER, tolerations=[toleration | {"tolerationSeconds": 1}])
+    async with cluster(tmp_path) as here:
+        await here.create(workload("Deployment", "moves", replicas=2, template=movable))
+        await here.create(workload("Deployment", "stays", replicas=2))
+        for name in ("moves", "stays"):
+            await here.rolled_out(f"deployment/{name}")
+        before = {pod.metadata.uid for pod in await here.pods("stays")}
+        await here.offline(here.boxes[1])
+
+        async def moved() -> bool:
+            return [pod.spec.node_name for pod in await here.pods("moves")] == ["n0", "n0"]
+
+        await until(moved, "both run on the node that is there")
+        assert {pod.metadata.uid for pod in await here.pods("stays")} == before
+
+
 async def test_a_statefulset_in_order(tmp_path: Path) -> None:
     async with cluster(tmp_path, nodes=1) as here:
         await here.create(workload("StatefulSet", "db", replicas=3, serviceName="db"))
@@ -237,7 +257,7 @@ async def test_a_statefulset_in_order(tmp_path: Path) -> None:
         assert "1 new pods have been updated" in await here.rolled_out("statefulset/db")
         found = [pod.spec.containers[0].image for pod in await here.pods("db")]
         assert found == ["copepod/micro:1", "copepod/micro:1", "copepod/micro:2"]
-        partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0  # type: ignore[index]
+        partition["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = 0
         await here.kubectl.ok("patch", "statefulset", "db", "-p", json.dumps(partition))
 
         async def all_new() -> bool:
