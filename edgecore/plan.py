@@ -138,7 +138,7 @@ def plan(
     if not record.admitted:
         wait = not_before.get(ADMISSION, 0.0)
         return Settled(wait) if wait > now else Admit()
-    if resources_differ(pod, record) and _undecided(pod, record):
+    if _undecided(pod, record):
         return AdmitResize()
     waits: list[float] = []
     for container in pod.spec.containers:
@@ -182,8 +182,11 @@ def resources_differ(pod: Pod, record: PodRecord) -> bool:
 
 
 def _undecided(pod: Pod, record: PodRecord) -> bool:
-    """A wish is decided once; a Deferred one again by the desk (edgecore.desk) whenever room appears."""
-    return record.pending is None or record.pending.generation != (pod.metadata.generation or 0)
+    """A wish is decided once; a Deferred one again by the desk (edgecore.desk) whenever room appears. A wish that was
+    taken back is decided too: what waited for it does so no longer."""
+    if record.pending is None:
+        return resources_differ(pod, record)
+    return record.pending.generation != (pod.metadata.generation or 0)
 
 
 def restarts(pod: Pod, exit_code: int) -> bool:
@@ -244,7 +247,7 @@ def _resize(pod: Pod, record: PodRecord, vms: Vms, policy: Policy, not_before: M
         vm = vms.get(container.name)
         if vm is None or vm.state is not VmState.RUNNING:
             continue
-        step = _resize_one(container.name, record, vm, policy)
+        step = (_resize_one if vm.agent_ready else _lower_quota)(container.name, record, vm, policy)
         if step is None and vm.vcpus_online is not None:
             continue
         settled = False
@@ -254,7 +257,7 @@ def _resize(pod: Pod, record: PodRecord, vms: Vms, policy: Policy, not_before: M
         wait = not_before.get(container.name, 0.0)
         if wait > now:
             waits.append(wait)
-        elif vm.agent_ready:
+        else:
             steps.append(step)
     if steps:
         return min(steps, key=lambda item: item[0])[1]
@@ -272,6 +275,15 @@ def _resize_one(name: str, record: PodRecord, vm: VmStatus, policy: Policy) -> t
     if target.cpu_limit_millicores != vm.cpu_limit_millicores or online_differs:
         return 2, SetCpu(name, target.cpu_limit_millicores, target.vcpus_online)
     return None
+
+
+def _lower_quota(name: str, record: PodRecord, vm: VmStatus, policy: Policy) -> tuple[int, Step] | None:
+    """What needs no guest: a CPU limit that falls is enforced outside at once, however deaf the guest is or plays."""
+    target = sizes(record.allocated.get(name), vm.vcpus_max, policy)
+    limit, now = target.cpu_limit_millicores, vm.cpu_limit_millicores
+    if limit is None or (now is not None and now <= limit):
+        return None
+    return 2, SetCpu(name, limit, target.vcpus_online)
 
 
 def _owes_resized(pod: Pod, record: PodRecord, vms: Vms) -> bool:

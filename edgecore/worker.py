@@ -325,6 +325,11 @@ class Worker:
         try:
             await act(uuid)
         except (ResizeInfeasible, ResizeRefused, ResizeIncomplete, GuestUnavailable) as error:
+            seen = self.desk.seen.get(self.uid, {}).get(name)
+            if isinstance(error, GuestUnavailable) and seen is not None and not seen.agent_ready:
+                # Known before it was tried, for the part that needs no guest; the condition says what is waited for.
+                self._not_before[name] = self._now() + _RESIZE_RETRY
+                return
             await self._note_resize_error(pod, record, name, error)
         else:
             self._resize_failures.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -81,6 +82,17 @@ async def test_s69_a_wish_beyond_the_vm_or_the_node_is_infeasible(node: Node) ->
     await node.until(node.settled)
     assert node.condition("PodResizePending") is None
     assert node.host.vms[VM].actual_mib == 128
+
+
+async def test_s69_a_wish_that_is_taken_back_waits_no_longer(node: Node) -> None:
+    """S-69: back to what is in force, after a wish that could not be: nothing is pending."""
+    await node.wish(pod())
+    await node.until(node.ready)
+    await node.wish(pod(memory="1Gi", generation=2))
+    await node.until(lambda: node.condition("PodResizePending") == "True")
+    await node.wish(pod(generation=3))
+    await node.until(lambda: node.settled(generation=3))
+    assert node.condition("PodResizePending") is None
 
 
 async def test_s68_a_deferred_wish_is_taken_when_room_appears(tmp_path: Path, host: FakeHost) -> None:
@@ -328,6 +340,25 @@ async def test_s63_a_silent_guest_is_named_as_what_a_resize_waits_for(node: Node
     node.reconciler.wake_all()
     await node.until(node.settled)
     assert node.host.vms[VM].vcpus_online == 2
+
+
+async def test_s63_a_deaf_guest_does_not_keep_a_cpu_limit_that_was_lowered(node: Node) -> None:
+    """S-63: what falls is enforced outside at once, and still not called done; what rises waits for the guest."""
+    await node.wish(pod(cpu="2"))
+    await node.until(node.ready)
+    node.host.faults.boot_hangs = True
+    await node.wish(pod(cpu="500m", generation=2))
+    await node.until(lambda: node.host.vms[VM].cpu_limit_millicores == 500)
+    await node.until(lambda: node.condition("PodResizeInProgress") == "True")
+    await node.wish(pod(cpu="1", generation=3))
+    await node.until(lambda: node.book.records["u1"].allocated["vm"].limits["cpu"] == "1")
+    await asyncio.sleep(60)
+    assert node.host.vms[VM].cpu_limit_millicores == 500
+    assert not {"ResizeCompleted", "ResizeError"} & set(await node.events())
+    node.host.faults.boot_hangs = False
+    node.reconciler.wake_all()
+    await node.until(node.settled)
+    assert (node.host.vms[VM].cpu_limit_millicores, node.host.vms[VM].vcpus_online) == (1000, 1)
 
 
 def _waiting(node: Node, uid: str = "u1") -> str | None:
