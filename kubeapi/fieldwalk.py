@@ -102,17 +102,20 @@ def _items(value: Any, shape: Shape) -> Items | None:
         return None
     items: Items = {}
     for item in value:
-        element = value_element(item) if shape.is_set else _element(item, shape.keys)
+        element = element_of(item, shape)
         if element is None or element in items:
             return None
         items[element] = item
     return items
 
 
-def _element(item: Any, keys: tuple[str, ...]) -> str | None:
-    if not isinstance(item, dict):
+def element_of(item: Any, shape: Shape) -> str | None:
+    """Of an item in a list of that shape. None: it has none (its keys are missing, or the list has none)."""
+    if shape.is_set:
+        return value_element(item)
+    if not shape.keys or not isinstance(item, dict):
         return None
-    key = {name: item.get(name, KEY_DEFAULTS.get(name)) for name in keys}
+    key = {name: item.get(name, KEY_DEFAULTS.get(name)) for name in shape.keys}
     return None if None in key.values() else key_element(key)
 
 
@@ -129,7 +132,7 @@ def problems(data: Data, shape: Shape, path: str = "") -> Iterator[str]:
 def _list_problems(items: list[Any], shape: Shape, path: str) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(items):
-        element = value_element(item) if shape.is_set else _element(item, shape.keys)
+        element = element_of(item, shape)
         if element is None:
             yield f"{path}: element {index}: {_missing_key(item, shape)}"
             continue

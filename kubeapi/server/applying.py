@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kubeapi import errors, fieldwalk, managedfields
+from kubeapi import errors, fieldset, fieldwalk, managedfields
 from kubeapi.decode import DecodeError, build, unknown_fields
 from kubeapi.errors import ApiError
 from kubeapi.managedfields import APPLY, Manager
@@ -15,6 +16,7 @@ from kubeapi.server import framing, ownership
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.queries import WriteOptions
+from kubeapi.shapes import Shape
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -130,12 +132,27 @@ def _typed(resource: ResourceType[Any], target: Target, data: dict[str, Any]) ->
         obj = build(resource.model, data)
     except DecodeError as error:
         raise _untyped(resource, target, [str(error)]) from None
-    problems = [f".{path}: field not declared in schema" for path in unknown_fields(obj)]
-    problems += fieldwalk.problems(data, resource.shape)
+    shape = resource.shape
+    problems = [f"{_by_key(path, data, shape)}: field not declared in schema" for path in unknown_fields(obj)]
+    problems += fieldwalk.problems(data, shape)
     if problems:
         raise _untyped(resource, target, problems)
     canonical: dict[str, Any] = _canonical(data, obj)
     return canonical
+
+
+def _by_key(path: str, data: Any, shape: Shape) -> str:
+    """`spec.containers[0].x` as `.spec.containers[name="c"].x`."""
+    shown = ""
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        if name:
+            shown += f".{name}"
+            data, shape = data.get(name) if isinstance(data, dict) else None, shape.field(name)
+        else:
+            data = data[int(index)] if isinstance(data, list) and int(index) < len(data) else None
+            element = fieldwalk.element_of(data, shape)
+            shown, shape = shown + (fieldset.shown((element,)) if element else f"[{index}]"), shape.item()
+    return shown
 
 
 def _untyped(resource: ResourceType[Any], target: Target, problems: list[str]) -> ApiError:

@@ -122,6 +122,12 @@ async def test_lists_that_cannot_be_merged(api: Api) -> None:
         in (nameless.body["message"])
     )
     assert (twice.status, nameless.status) == (400, 400)
+    unknown = await apply(api, f"{PODS}/p", body({"name": "c", "x": 1, "resources": {"y": 2}}))
+    assert unknown.body["message"] == (
+        "failed to create typed patch object (demo/p; /v1, Kind=Pod): errors:\n"
+        '  .spec.containers[name="c"].x: field not declared in schema\n'
+        '  .spec.containers[name="c"].resources.y: field not declared in schema'
+    )
 
 
 async def test_an_amount_written_otherwise_is_no_conflict(api: Api) -> None:
