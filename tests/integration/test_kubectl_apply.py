@@ -151,3 +151,43 @@ async def test_edit_replace_and_diff(cluster: Cluster) -> None:
     assert edited.ok() == "configmap/c edited\n"
     assert (await cluster.objects.get(ConfigMap, "default", "c")).data == {"a": "5"}
     assert ("kubectl-edit", "Update", "") in await managers(cluster, "configmap", "c")
+
+
+async def test_lists_with_keys_of_other_kinds(cluster: Cluster) -> None:
+    """A Service's ports by their number, both ways."""
+
+    def service(*ports: int) -> str:
+        spec = {"selector": {"app": "x"}, "ports": [{"name": f"p{port}", "port": port} for port in ports]}
+        return yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec})
+
+    async def ports() -> set[int]:
+        shown = json.loads((await cluster.kubectl("get", "service", "s", "-o", "json")).ok())
+        return {item["port"] for item in shown["spec"]["ports"]}
+
+    (await cluster.kubectl("apply", "-f", "-", stdin=service(80, 81))).ok()
+    assert (await cluster.kubectl("apply", "-f", "-", stdin=service(81, 82))).ok() == "service/s configured\n"
+    assert await ports() == {81, 82}
+    (await cluster.kubectl("replace", "--force", "-f", "-", stdin=service(81, 82))).ok()
+    (await apply(cluster, service(82, 83), "--field-manager=other")).ok()
+    assert await ports() == {81, 82, 83}
+    (await apply(cluster, service(83), "--field-manager=other")).ok()
+    assert await ports() == {81, 82, 83}, "82 is its creator's, too"
+
+
+async def test_subresources_by_edit_and_replace(cluster: Cluster) -> None:
+    """edit-resize and replace-resize of kubectl-endpoints.tsv."""
+    (await cluster.kubectl("create", "-f", "-", stdin=manifest("k1", nodeName="n1"))).ok()
+    editor = cluster.directory / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/cpu: 250m/cpu: 300m/' \"$1\"\n")
+    editor.chmod(0o755)
+    edited = await cluster.kubectl(
+        "edit", "pod", "k1", "--subresource=resize", "-v=6", environment={"KUBE_EDITOR": str(editor)}
+    )
+    edited.ok()
+    assert requested(edited) == list(recorded("edit-resize"))
+    whole = (await cluster.kubectl("get", "pod", "k1", "-o", "yaml")).ok().replace("cpu: 300m", "cpu: 350m")
+    (await cluster.kubectl("replace", "--subresource=resize", "-f", "-", stdin=whole)).ok()
+    pod = await cluster.objects.get(Pod, "default", "k1")
+    assert pod.spec.containers[0].requests["cpu"] == "350m"
+    owners = await managers(cluster, "pod", "k1")
+    assert {("kubectl-replace", "Update", "resize")} <= owners.keys()
