@@ -259,7 +259,7 @@ BAD = [
         "CreateContainerConfigError",
         "largest maximum for 96 MiB is 512 MiB",
     ),
-    (manifest("too-many-cpus", limits={"cpu": "65"}), "CreateContainerConfigError", "1 to 64 are possible"),
+    (manifest("too-many-cpus", limits={"cpu": "640"}), "CreateContainerConfigError", "640 vCPUs do not boot on a host"),
     (manifest("too-much-memory", limits={"memory": "64Gi"}), "Unschedulable", "Insufficient memory"),
     (manifest("too-much-cpu", requests={"cpu": "64"}, limits={"cpu": "64"}), "Unschedulable", "Insufficient cpu"),
 ]
