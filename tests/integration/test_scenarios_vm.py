@@ -532,11 +532,12 @@ def leftovers(uuids: set[str]) -> list[str]:
     for root in (
         "/var/log/copepod/console",
         "/var/log/libvirt/qemu",
-        "/run/libvirt/qemu",
-        "/var/lib/libvirt/qemu",
+        "/run/libvirt",
+        "/var/lib/libvirt",
         "/sys/fs/cgroup",
     ):
-        for path in Path(root).rglob("*"):
-            if path.name[:36] in uuids or any(tail in path.name for tail in tails):
-                found.append(str(path))
+        for place, directories, files in os.walk(root):  # unlike rglob, it does not mind what others remove meanwhile
+            for name in (*directories, *files):
+                if name[:36] in uuids or any(tail in name for tail in tails):
+                    found.append(f"{place}/{name}")
     return found
