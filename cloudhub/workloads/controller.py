@@ -49,7 +49,8 @@ class Kind(Generic[T]):
     """As events name it: `replicaset-controller`."""
     plan: Callable[[T, Context], Plan]
     children: Sequence[type[Any]] = ()
-    """Kinds whose changes wake their controller, or, where they have none, every object of their namespace."""
+    """Kinds whose changes wake their controller; where they have none, whoever in their namespace would claim them."""
+    claims: Callable[[T, KubeObject], bool] = lambda obj, child: False
     wakes: Mapping[type[Any], Concerned] = field(default_factory=dict)
     """Other kinds whose changes matter."""
 
@@ -89,7 +90,8 @@ class Controller(Generic[T]):
     def _child_changed(self, child: KubeObject) -> None:
         namespace, owner = child.metadata.namespace or "", controller_of(child)
         if owner is None:
-            self._wake([key for key in self._mirror.items if key[0] == namespace])
+            claims = self._kind.claims
+            self._wake([key for key, obj in self._mirror.items.items() if key[0] == namespace and claims(obj, child)])
         elif owner.kind == self._kind.model.model_fields["kind"].default:
             self._queue.add((namespace, owner.name))
 

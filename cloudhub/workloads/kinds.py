@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudhub.mirror import Identity
-from cloudhub.workloads import cronjobs, daemonsets, deployments, jobs, replicasets, statefulsets
+from cloudhub.workloads import cronjobs, daemonsets, deployments, jobs, pods, replicasets, statefulsets
 from cloudhub.workloads.actions import Plan
 from cloudhub.workloads.cluster import Cluster, controller_of
 from cloudhub.workloads.controller import Context, Kind
@@ -82,11 +82,15 @@ def _deployment_of(cluster: Cluster, pod: Pod) -> Sequence[Identity]:
     return [(namespace, above.name)] if above is not None else ()
 
 
+def _selects(obj: Any, child: KubeObject) -> bool:
+    return pods.selects(obj.spec.selector, child.metadata.labels)
+
+
 KINDS: tuple[Kind[Any], ...] = (
-    Kind(Deployment, "deployment-controller", _deployment, (ReplicaSet,), {Pod: _deployment_of}),
-    Kind(ReplicaSet, "replicaset-controller", _replicaset, (Pod,)),
-    Kind(DaemonSet, "daemonset-controller", _daemonset, (Pod, ControllerRevision), {Node: _every_daemonset}),
-    Kind(StatefulSet, "statefulset-controller", _statefulset, (Pod, ControllerRevision)),
-    Kind(Job, "job-controller", _job, (Pod,)),
+    Kind(Deployment, "deployment-controller", _deployment, (ReplicaSet,), _selects, {Pod: _deployment_of}),
+    Kind(ReplicaSet, "replicaset-controller", _replicaset, (Pod,), _selects),
+    Kind(DaemonSet, "daemonset-controller", _daemonset, (Pod, ControllerRevision), _selects, {Node: _every_daemonset}),
+    Kind(StatefulSet, "statefulset-controller", _statefulset, (Pod, ControllerRevision), _selects),
+    Kind(Job, "job-controller", _job, (Pod,), _selects),
     Kind(CronJob, "cronjob-controller", _cronjob, (Job,)),
 )
