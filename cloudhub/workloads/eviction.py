@@ -63,7 +63,9 @@ class Eviction:
         """One pass; returns the seconds until the next pod's patience ends."""
         now = asyncio.get_running_loop().time()
         before, self._since = self._since, {}
-        taints = {node.metadata.name: driving(node) for node in self._nodes.items.values()}
+        taints = {node.metadata.name: found for node in self._nodes.items.values() if (found := driving(node))}
+        if not taints:
+            return None
         due: list[Pod] = []
         waits: list[float] = []
         for pod in self._pods.items.values():

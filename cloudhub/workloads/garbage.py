@@ -54,7 +54,6 @@ class GarbageCollector:
     def __init__(self, objects: StoreObjects) -> None:
         self._objects = objects
         self._store = objects.store
-        self._kinds = {(item.api_version, item.kind): item for item in objects.registry}
         self._queue: WorkQueue[Key] = WorkQueue()
         self._dependents: dict[Key, _Dependent] = {}
         self._by_owner: defaultdict[str, set[Key]] = defaultdict(set)
@@ -133,9 +132,14 @@ class GarbageCollector:
 
     def _look_at(self, owner: OwnerReference, namespace: str) -> None:
         """An owner that waits for its dependents counts them again."""
-        kind = self._kinds.get((owner.api_version, owner.kind))
+        kind = self._kind_of(owner)
         if kind is not None:
             self._queue.add(key_of(kind, namespace, owner.name))
+
+    def _kind_of(self, reference: OwnerReference) -> ResourceType[KubeObject] | None:
+        """Looked up each time: kinds may come and go while the hub runs."""
+        wanted = (reference.api_version, reference.kind)
+        return next((item for item in self._objects.registry if (item.api_version, item.kind) == wanted), None)
 
     # The worker
 
@@ -206,7 +210,7 @@ class GarbageCollector:
     async def _owners(self, key: Key, meta: ObjectMeta) -> _Owners:
         found = _Owners([], [], [])
         for reference in meta.owner_references:
-            kind = self._kinds.get((reference.api_version, reference.kind))
+            kind = self._kind_of(reference)
             if kind is None:
                 found.solid.append(reference)
                 continue
