@@ -80,8 +80,9 @@ def plan(
     if not daemonset.metadata.deletion_timestamp:
         actions += versions.actions
         if versions.current is not None:
-            actions += _manage(daemonset, places, short) or _update(daemonset, places, short, now)
-    return Plan(tuple(actions), pods.next_available(claim.mine, spec.min_ready_seconds, now))
+            actions += _manage(daemonset, places, short, now) or _update(daemonset, places, short, now)
+    rests = [pods.rest_left([pod], now) or None for pod in claim.mine if pods.failed(pod)]
+    return Plan(tuple(actions), pods.sooner(pods.next_available(claim.mine, spec.min_ready_seconds, now), *rests))
 
 
 # Where
@@ -136,7 +137,7 @@ def _should_run(daemonset: DaemonSet, sample: Pod, node: Node) -> tuple[bool, bo
 # What to do
 
 
-def _manage(daemonset: DaemonSet, places: Sequence[_OnNode], short: str) -> list[Action]:
+def _manage(daemonset: DaemonSet, places: Sequence[_OnNode], short: str, now: datetime) -> list[Action]:
     actions: list[Action] = []
     for place in places:
         if place.node is None or not place.heard:
@@ -144,6 +145,8 @@ def _manage(daemonset: DaemonSet, places: Sequence[_OnNode], short: str) -> list
         ended = [pod for pod in place.pods if pods.finished(pod) and not pod.metadata.deletion_timestamp]
         if not place.tolerated:
             actions += [Delete(pod, "Deleted pod: {name}") for pod in (*place.living, *ended)]
+            continue
+        if any(pods.failed(pod) and pods.rest_left([pod], now) for pod in ended):
             continue
         actions += [Delete(pod, "Deleted pod: {name}") for pod in ended]
         living = place.living

@@ -350,12 +350,13 @@ def _backoff(seen: _Seen, now: datetime) -> float:
 
 
 def _ended_at(pod: Pod) -> str:
+    """One that its node refused never began: then it is when it was made."""
     times = [
         item.state.terminated.finished_at or ""
         for item in pod.status.container_statuses
         if item.state and item.state.terminated
     ]
-    return max(times, default="")
+    return max(times, default="") or pod.metadata.creation_timestamp or ""
 
 
 def _deletions(victims: Iterable[Pod]) -> list[Action]:

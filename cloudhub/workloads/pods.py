@@ -12,7 +12,7 @@ import orjson
 
 from cloudhub.workloads.actions import Action, Adopt, Update
 from cloudhub.workloads.cluster import controller_of
-from kubeapi.clock import parse_timestamp
+from kubeapi.clock import parse_timestamp, timestamp
 from kubeapi.core import Pod
 from kubeapi.labelselector import LabelSelector, matches
 from kubeapi.meta import KubeObject, ObjectMeta, OwnerReference
@@ -24,6 +24,7 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names (k8s.io/apimachinery/pkg/util/rand): no vowels, no words."""
 _HASH_LENGTH = 10
+_REST_FIRST, _REST_MOST = 10.0, 300.0
 
 
 def finished(pod: Pod) -> bool:
@@ -69,6 +70,20 @@ def next_available(pods: Iterable[Pod], min_ready_seconds: int | None, now: date
 
 def sooner(*waits: float | None) -> float | None:
     return min((seconds for seconds in waits if seconds is not None), default=None)
+
+
+def failed(pod: Pod) -> bool:
+    return pod.status.phase == "Failed" and not pod.metadata.deletion_timestamp
+
+
+def rest_left(pods: Iterable[Pod], now: datetime) -> float:
+    """Seconds to wait before something is made in place of these failed pods: 10 s after the youngest was made, doubled
+    with each of the others. A node that refuses what is sent to it must not be sent the next in the same instant."""
+    made = [parse_timestamp(pod.metadata.creation_timestamp or timestamp(now)) for pod in pods]
+    if not made:
+        return 0.0
+    delay = min(_REST_FIRST * 2.0 ** min(len(made) - 1, 10), _REST_MOST)
+    return max((max(made) + timedelta(seconds=delay) - now).total_seconds(), 0.0)
 
 
 def deletion_order(pods: Iterable[Pod]) -> list[Pod]:

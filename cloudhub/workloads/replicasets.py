@@ -18,6 +18,8 @@ from kubeapi.workloads import ReplicaSet, ReplicaSetStatus, WorkloadCondition
 
 _BURST = 500
 """Pods made or deleted in one pass."""
+_FAILED_KEPT = 5
+"""Failed pods that stay to be looked at; older ones go. The reference lets them pile up."""
 _FAILURE = "ReplicaFailure"
 
 
@@ -33,9 +35,15 @@ def plan(replicaset: ReplicaSet, candidates: Sequence[Pod], now: datetime, troub
         changed = replicaset.copied()
         changed.status = status
         actions.append(SetStatus(changed))
+    failed = sorted(
+        filter(pods.failed, claim.mine), key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name)
+    )
+    rest = pods.rest_left(failed, now) if len(mine) < wished(replicaset) else 0.0
     if not replicaset.metadata.deletion_timestamp:
-        actions += _scale(replicaset, mine)
-    return Plan(tuple(actions), pods.next_available(mine, replicaset.spec.min_ready_seconds, now))
+        actions += [Delete(pod) for pod in failed[: max(len(failed) - _FAILED_KEPT, 0)]]
+        actions += _scale(replicaset, mine) if not rest else []
+    available = pods.next_available(mine, replicaset.spec.min_ready_seconds, now)
+    return Plan(tuple(actions), pods.sooner(available, rest or None))
 
 
 def wished(replicaset: ReplicaSet) -> int:

@@ -58,7 +58,8 @@ def plan(
         actions += found.actions
         # By the counts of now: by those stored, a pod just deleted for the update would come back as it was.
         actions += _steps(changed, mine, versions, now)
-    return Plan(tuple(actions), pods.next_available(mine, spec.min_ready_seconds, now))
+    rests = [pods.rest_left([pod], now) or None for pod in mine if pods.failed(pod)]
+    return Plan(tuple(actions), pods.sooner(pods.next_available(mine, spec.min_ready_seconds, now), *rests))
 
 
 def ordinal(statefulset: StatefulSet, pod: Pod) -> int | None:
@@ -105,7 +106,8 @@ def _places(
         elif pod.metadata.deletion_timestamp:
             yield None
         elif pods.finished(pod):
-            yield Delete(pod, _deleted(statefulset))
+            rests = pods.failed(pod) and pods.rest_left([pod], now)
+            yield None if rests else Delete(pod, _deleted(statefulset))
         elif ordered and not pods.available(pod, statefulset.spec.min_ready_seconds, now):
             yield None
 

@@ -362,3 +362,14 @@ async def test_a_node_that_is_cordoned_keeps_its_daemon(tmp_path: Path) -> None:
         await here.create(workload("DaemonSet", "agent"))
         await here.rolled_out("daemonset/agent")
         assert len(await here.pods("agent")) == 1
+
+
+async def test_a_namespace_goes_with_all_its_workloads(tmp_path: Path) -> None:
+    async with cluster(tmp_path, nodes=1) as here:
+        await here.kubectl.ok("create", "namespace", "shop")
+        items = [workload("Deployment", "web", replicas=1), workload("DaemonSet", "agent"), job("late", FOREVER)]
+        document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        await here.kubectl.ok("create", "-n", "shop", "-f", "-", stdin=document)
+        await here.kubectl.ok("rollout", "status", "-n", "shop", "deployment/web", "--timeout=20s")
+        await here.kubectl.ok("delete", "namespace", "shop", "--timeout=20s")
+        assert (await here.lab.objects.list(Pod)).items == ()

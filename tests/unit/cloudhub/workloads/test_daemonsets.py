@@ -12,7 +12,7 @@ from cloudhub.workloads.daemonsets import plan, target
 from kubeapi.core import Node, Pod
 from kubeapi.workloads import ControllerRevision, DaemonSet
 from tests.support.kube import node
-from tests.support.workloads import NOW, created, daemonset, pod, status_of, steps
+from tests.support.workloads import NOW, ago, created, daemonset, pod, status_of, steps
 
 DS = daemonset()
 OFFLINE: dict[str, Any] = {
@@ -136,6 +136,8 @@ def test_with_a_surge_the_new_one_comes_first() -> None:
 
 def test_a_pod_that_failed_is_made_anew() -> None:
     assert steps(planned([on("a", "n1", phase="Failed", ready=False)], [node("n1")])) == ["-Pod a", "+Pod web-"]
+    young = on("a", "n1", phase="Failed", ready=False, metadata={"creationTimestamp": ago(4)})
+    assert (steps(planned([young], [node("n1")])), planned([young], [node("n1")]).wake_after) == ([], 6.0)
 
 
 def test_an_undo_raises_the_old_revision() -> None:

@@ -132,6 +132,12 @@ def test_after_failures_it_waits_ever_longer(failures: int, wait: float) -> None
     assert steps(plan(world.job, list(world.pods.values()), NOW + timedelta(seconds=wait))) == ["+Pod web-"]
 
 
+def test_a_refused_pod_never_began_and_still_makes_it_wait() -> None:
+    refused = run("a", "Failed", metadata={"finalizers": [], "creationTimestamp": ago(4)})
+    refused.status.container_statuses = []
+    assert plan(job(), [refused], NOW).wake_after == 6.0
+
+
 def test_the_deadline_ends_it_when_its_pods_are_gone() -> None:
     wish = job(spec={"activeDeadlineSeconds": 30}, status={"startTime": ago(31)})
     first = plan(wish, [run("a")], NOW)

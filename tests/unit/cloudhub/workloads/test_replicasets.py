@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from cloudhub.workloads.replicasets import plan
 from kubeapi.core import Pod
-from tests.support.workloads import NOW, created, pod, replicaset, said, status_of, steps
+from tests.support.workloads import NOW, ago, created, pod, replicaset, said, status_of, steps
 
 RS = replicaset(3)
 
@@ -86,3 +88,16 @@ def test_a_pod_is_as_the_template_says_and_owned() -> None:
         True,
         True,
     )
+
+
+@pytest.mark.parametrize(("failures", "wait"), [(1, 10.0), (2, 20.0), (3, 40.0), (5, 160.0), (9, 300.0)])
+def test_a_node_that_refuses_pods_is_not_flooded(failures: int, wait: float) -> None:
+    """What failed just now is made anew after a rest; of what failed, only the youngest stay."""
+    failed = [
+        pod(RS, f"f{number}", phase="Failed", ready=False, metadata={"creationTimestamp": ago(0)})
+        for number in range(failures)
+    ]
+    result = plan(replicaset(1), failed, NOW)
+    assert steps(result) == [f"-Pod f{number}" for number in range(max(failures - 5, 0))]
+    assert result.wake_after == wait
+    assert "+Pod web-" in steps(plan(replicaset(1), failed, NOW + timedelta(seconds=wait)))

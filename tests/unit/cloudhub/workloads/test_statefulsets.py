@@ -11,7 +11,7 @@ from cloudhub.workloads.actions import Plan
 from cloudhub.workloads.statefulsets import plan
 from kubeapi.core import Pod
 from kubeapi.workloads import ControllerRevision, StatefulSet
-from tests.support.workloads import NOW, created, pod, statefulset, status_of, steps
+from tests.support.workloads import NOW, ago, created, pod, statefulset, status_of, steps
 
 PARALLEL = {"podManagementPolicy": "Parallel"}
 
@@ -74,6 +74,13 @@ def test_s84_a_name_on_a_silent_node_is_never_given_twice() -> None:
     gone_silent = at(1, deleted=True, ready=False, node="offline")
     assert steps(planned(statefulset(3), at(0), gone_silent, at(2))) == []
     assert steps(planned(statefulset(3, spec=PARALLEL), at(0), gone_silent, at(2))) == []
+
+
+def test_a_pod_that_failed_at_once_is_not_made_anew_at_once() -> None:
+    young = at(0, phase="Failed", ready=False, metadata={"creationTimestamp": ago(4)})
+    for wish in (statefulset(1), statefulset(1, spec=PARALLEL)):
+        result = planned(wish, young)
+        assert (steps(result), result.wake_after) == ([], 6.0)
 
 
 def test_a_pod_knows_its_name() -> None:
