@@ -87,7 +87,11 @@ def job(**more: Any) -> Job:
 
 
 def cronjob(schedule: str = "*/5 * * * *", **more: Any) -> CronJob:
-    spec = {"schedule": schedule, "concurrencyPolicy": "Allow", "jobTemplate": {"spec": {"template": TEMPLATE}}}
+    spec: dict[str, Any] = {
+        "schedule": schedule,
+        "concurrencyPolicy": "Allow",
+        "jobTemplate": {"spec": {"template": TEMPLATE}},
+    }
     spec |= {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
     return _made(CronJob, spec | more.pop("spec", {}), more)
 
