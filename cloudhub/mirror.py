@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Generic, TypeVar
 
+from kubeapi.clock import woken
 from kubeapi.errors import ApiError
 from kubeapi.meta import KubeObject
 from kubeapi.objects import Objects, WatchEvent, WatchEventType
@@ -101,8 +101,7 @@ async def level_loop(name: str, wake: asyncio.Event, once: Callable[[], Awaitabl
     (None: only when woken). A pass that the API refuses is logged and tried again."""
     delay: float | None = 0.0
     while True:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), delay)
+        await woken(wake, delay)
         wake.clear()
         try:
             left = await once()

@@ -24,7 +24,7 @@ from edgecore.sizes import Policy
 from edgelink.nodelink import NodeLink
 from edgelink.pacing import Chance, Timing
 from edgelink.transport import Transport
-from kubeapi.clock import Clock
+from kubeapi.clock import Clock, woken
 from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
 from metastore.api import Key
@@ -144,11 +144,8 @@ class _NodeReporter:
     async def run(self) -> None:
         while True:
             await self._report(*await self._look())
-            try:
-                await asyncio.wait_for(self._claims.wait(), _NODE_INTERVAL)
-            except TimeoutError:
-                continue
-            self._claims.clear()
+            if await woken(self._claims, _NODE_INTERVAL):
+                self._claims.clear()
 
     async def _look(self) -> tuple[HostInfo | None, Trouble | None]:
         host = None

@@ -20,6 +20,7 @@ from edgecore.record import ContainerRecord, PodRecord, Trouble
 from edgecore.sizes import SizeError
 from edgecore.spec import document, vm_spec, vm_uuid
 from edgecore.status import pod_status, terminated
+from kubeapi.clock import woken
 from kubeapi.core import Container, Pod
 from metastore.api import StoreError
 from vmruntime.api import (
@@ -118,14 +119,7 @@ class Worker:
             wake_at = await self._guarded_round()
             if self._finished:
                 return
-            await self._wait(wake_at)
-
-    async def _wait(self, wake_at: float | None) -> None:
-        delay = None if wake_at is None else max(wake_at - self._now(), 0.0)
-        try:
-            await asyncio.wait_for(self._wake.wait(), delay)
-        except TimeoutError:
-            return
+            await woken(self._wake, None if wake_at is None else max(wake_at - self._now(), 0.0))
 
     @staticmethod
     def _now() -> float:

@@ -6,6 +6,7 @@ monotonic time. Composition roots make one `SystemClock`; simulations bring thei
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from datetime import UTC, datetime
 from typing import Protocol
@@ -34,3 +35,17 @@ def timestamp(moment: datetime) -> str:
 def parse_timestamp(text: str) -> datetime:
     """Inverse of `timestamp`; accepts fractions (`metav1.MicroTime`). Raises ValueError."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+async def woken(event: asyncio.Event, within: float | None) -> bool:
+    """Wait for the event, at most so many seconds (None: for ever); whether it came.
+
+    In place of asyncio.wait_for, which before Python 3.12 loses a cancellation that arrives together with the result
+    (https://github.com/python/cpython/issues/86296): a daemon told to end would run on.
+    """
+    try:
+        async with asyncio.timeout(within):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
