@@ -89,9 +89,15 @@ class World:
         claim(result.code == 0, f"`{command}` in {pod_name} ended with {result.code}: {result.stderr.decode()}")
         return result.stdout.decode().strip()
 
-    async def throughput(self, pod_name: str) -> int:
-        """Work done in a few seconds inside the guest; the better of two, since other load can only lower it."""
-        return max([int(await self.guest(pod_name, SPIN)) for _ in range(2)])
+    async def throughput(self, pod_name: str, enough: float | None = None) -> int:
+        """Work done in a few seconds inside the guest. Other load on the machine can only lower it, so the best of two
+        counts, or of as many (up to six) as it takes to see `enough`."""
+        best = 0
+        for tried in range(1, 7):
+            best = max(best, int(await self.guest(pod_name, SPIN)))
+            if tried >= 2 and (enough is None or best >= enough):
+                break
+        return best
 
     async def node_status(self, uid: str) -> Mapping[str, Any] | None:
         """The pod's status in the node's own store, as the API writes it."""
