@@ -42,11 +42,18 @@ async def _traffic() -> list[Result]:
     return await daemons.traffic()
 
 
+async def _api() -> list[Result]:
+    from bench import api
+
+    return await api.api()
+
+
 BENCHES: dict[str, tuple[Callable[[], Awaitable[list[Result]]], bool]] = {
     "boot": (_boot, True),
     "resize": (_resize, True),
     "agent": (_agent, True),
     "traffic": (_traffic, False),
+    "api": (_api, False),
 }
 """Name → (what to run, whether it needs real VMs)."""
 

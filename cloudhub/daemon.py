@@ -40,6 +40,7 @@ from kubeapi.meta import ObjectMeta
 from kubeapi.resources import REGISTRY
 from kubeapi.server.app import create_app, serve
 from kubeapi.server.auth import StaticTokens, User
+from kubeapi.server.builtins import ensure_priority_classes
 from kubeapi.server.objects import StoreObjects
 from metastore.api import StoreError
 from metastore.sql import SqlStore, open_store
@@ -90,6 +91,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         stack.push_async_callback(store.close)
         objects = StoreObjects(store, REGISTRY, world.clock, world.new_uid)
         await _namespaces(objects)
+        await ensure_priority_classes(objects)
         pods, nodes = Mirror(objects, Pod), Mirror(objects, Node)
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
         backend = StoreBackend(store, REGISTRY, world.clock, world.new_uid, lifecycle.heard)

@@ -131,6 +131,7 @@ SERVICE_ACCOUNTS: ResourceType[ServiceAccount] = ResourceType(
     plural="serviceaccounts",
     singular="serviceaccount",
     short_names=("sa",),
+    subresources=(Subresource("token", ("create",), kind="TokenRequest", group="authentication.k8s.io", version="v1"),),
     table=columns.SERVICE_ACCOUNTS,
     strategy=strategies.PlainStrategy(strategies.namespaced),
 )

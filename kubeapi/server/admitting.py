@@ -1,25 +1,40 @@
 """Admission that must look at other objects, between a kind's own validation and the write. The rules are pure
-(`kubeapi.admission`); this fetches what they look at."""
+(`kubeapi.admission`, `podclasses`, `quotas`, `disruption`); this fetches what they look at."""
 
 from __future__ import annotations
 
-from kubeapi import admission
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
+
+from kubeapi import admission, podclasses, quotas
 from kubeapi.core import LimitRange, Node, Pod
 from kubeapi.errors import ApiError
 from kubeapi.meta import KubeObject
-from kubeapi.objects import Objects
+from kubeapi.policies import PriorityClass, ResourceQuota, RuntimeClass
+from kubeapi.resource import ResourceType
+
+if TYPE_CHECKING:
+    from kubeapi.server.objects import StoreObjects
 
 RESIZE = "resize"
+M = TypeVar("M", bound=KubeObject)
 
 
 class Admission:
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: StoreObjects) -> None:
         self._objects = objects
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def complete(self, obj: KubeObject) -> None:
-        """Fill in what the namespace's policies give to a new object."""
-        if isinstance(obj, Pod):
-            admission.apply_limit_defaults(obj, await self._limit_ranges(obj))
+        """Fill in what policies and classes give to a new object. Raises ApiError 403."""
+        if not isinstance(obj, Pod):
+            return
+        admission.apply_limit_defaults(obj, await self._limit_ranges(obj))
+        podclasses.apply_priority(obj, (await self._objects.list(PriorityClass)).items)
+        podclasses.apply_runtime(obj, await self._found(RuntimeClass, obj.spec.runtime_class_name))
 
     async def admit(self, subresource: str, new: KubeObject, old: KubeObject | None) -> None:
         """Raises ApiError 403."""
@@ -28,17 +43,46 @@ class Admission:
         if old is None:
             admission.admit_limits(new, await self._limit_ranges(new))
         elif subresource == RESIZE and isinstance(old, Pod) and new.spec != old.spec:
-            admission.admit_resize(new, old, await self._node(new.spec.node_name))
+            admission.admit_resize(new, old, await self._found(Node, new.spec.node_name))
             admission.admit_limits(new, await self._limit_ranges(new))
+
+    @asynccontextmanager
+    async def reserving(
+        self, resource: ResourceType[Any], subresource: str, new: KubeObject, old: KubeObject | None
+    ) -> AsyncIterator[None]:
+        """Around the write: checks that the namespace's quotas have room, which nobody else is given meanwhile.
+
+        Several hub replicas do not see each other's: together they may overrun a quota by what they write at once.
+        Raises ApiError 403.
+        """
+        namespace = new.metadata.namespace or ""
+        found = await self._quotas(resource, namespace) if subresource in ("", RESIZE) and namespace else []
+        if not found:
+            yield
+            return
+        async with self.locked(namespace):
+            page = await self._objects.page(resource, namespace)
+            held = [entity.obj for entity in page.entities]
+            for quota in found:
+                quotas.check(quota, resource, new, old, quotas.total(quota, resource, held))
+            yield
+
+    def locked(self, namespace: str) -> asyncio.Lock:
+        """For decisions that rest on the sum of a namespace's objects."""
+        return self._locks.setdefault(namespace, asyncio.Lock())
+
+    async def _quotas(self, resource: ResourceType[Any], namespace: str) -> list[ResourceQuota]:
+        listed = (await self._objects.list(ResourceQuota, namespace)).items
+        return [quota for quota in listed if quotas.bounded(resource, quota.spec.hard)]
 
     async def _limit_ranges(self, pod: Pod) -> tuple[LimitRange, ...]:
         return (await self._objects.list(LimitRange, pod.metadata.namespace)).items
 
-    async def _node(self, name: str | None) -> Node | None:
+    async def _found(self, model: type[M], name: str | None) -> M | None:
         if not name:
             return None
         try:
-            return await self._objects.get(Node, None, name)
+            return await self._objects.get(model, None, name)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -15,11 +17,13 @@ from kubeapi.errors import ApiError
 from kubeapi.server import about, auth, framing
 from kubeapi.server.auth import Authenticator
 from kubeapi.server.handlers import USER, Server
+from kubeapi.server.keeping import StatusKeeper
 from kubeapi.server.logs import LogSource, NoLogs
 from kubeapi.server.namespaces import NamespaceJanitor
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.openapi import Documents
 from kubeapi.server.responses import failure
+from kubeapi.server.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +33,7 @@ _SHUTDOWN_SECONDS = 5.0
 _MAX_HEADER = 16 * 1024
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TOKENS: web.AppKey[Tokens] = web.AppKey("tokens", Tokens)
 AUTHENTICATOR: web.AppKey[Authenticator] = web.AppKey("authenticator", Authenticator)
 
 
@@ -37,14 +42,22 @@ def create_app(
     authenticator: Authenticator,
     *,
     logs: LogSource | None = None,
+    token_key: bytes | None = None,
 ) -> web.Application:
-    """An application to `serve`. While it runs it also empties namespaces that are being deleted."""
-    server = Server(objects, logs or NoLogs())
+    """An application to `serve`. While it runs it also empties namespaces that are being deleted, and keeps the status
+    of quotas and disruption budgets.
+
+    `token_key` signs service accounts' tokens; without one, they are void when the application ends.
+    """
+    tokens = Tokens(token_key or secrets.token_bytes(32), objects)
+    server = Server(objects, logs or NoLogs(), tokens)
     app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
     app[AUTHENTICATOR] = authenticator
+    app[TOKENS] = tokens
     about.add_routes(app, objects.registry, Documents(objects.registry))
     app.router.add_route("*", "/{path:.*}", server.dispatch)
-    app.cleanup_ctx.append(_janitor(objects))
+    app.cleanup_ctx.append(_while_running("namespace-janitor", NamespaceJanitor(objects).run))
+    app.cleanup_ctx.append(_while_running("status-keeper", StatusKeeper(objects).run))
 
     async def stop(_app: web.Application) -> None:
         server.stopping.set()
@@ -53,9 +66,11 @@ def create_app(
     return app
 
 
-def _janitor(objects: StoreObjects) -> Callable[[web.Application], AsyncIterator[None]]:
+def _while_running(
+    name: str, run: Callable[[], Coroutine[Any, Any, None]]
+) -> Callable[[web.Application], AsyncIterator[None]]:
     async def context(_app: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(NamespaceJanitor(objects).run(), name="namespace-janitor")
+        task = asyncio.create_task(run(), name=name)
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -91,6 +106,8 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
         return await handler(request)
     token = auth.bearer_token(request.headers.get("Authorization"))
     user = request.app[AUTHENTICATOR].authenticate(token) if token else None
+    if user is None and token:
+        user = await request.app[TOKENS].authenticate(token)
     if user is None:
         raise errors.unauthorized()
     request[USER] = user

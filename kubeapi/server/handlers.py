@@ -32,11 +32,12 @@ from kubeapi.server import (
 from kubeapi.server.auth import User
 from kubeapi.server.entities import Entity
 from kubeapi.server.extras import ExtraResource
-from kubeapi.server.logs import LogSource, NoLogs
+from kubeapi.server.logs import LogSource
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.rendering import ListMeta, Renderer
 from kubeapi.server.responses import NO_CACHE, answer, cut, warnings
+from kubeapi.server.tokens import Tokens
 from kubeapi.server.watching import WatchStream
 
 USER: web.RequestKey[User] = web.RequestKey("user", User)
@@ -53,7 +54,8 @@ class Server:
     """What the handlers work with."""
 
     objects: StoreObjects
-    logs: LogSource = field(default_factory=NoLogs)
+    logs: LogSource
+    tokens: Tokens
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends watches and followed logs when the server goes down."""
 

@@ -69,7 +69,7 @@ class StoreObjects:
         self.clock = clock
         self._new_uid = new_uid
         self.entities = Entities()
-        self._admission = Admission(self)
+        self.admission = Admission(self)
 
     # kubeapi.objects.Objects
 
@@ -185,18 +185,19 @@ class StoreObjects:
         resource.strategy.default(obj)
         if by is not None:
             meta.managed_fields = ownership.created(resource, obj, by, now)
-        await self._admission.complete(obj)
+        await self.admission.complete(obj)
         resource.strategy.prepare_create(obj)
         preparing.refuse(resource, obj, resource.strategy.validate_create(obj))
-        await self._admission.admit("", obj, None)
+        await self.admission.admit("", obj, None)
         put = encode_put(resource, obj, 0)
         with _store_errors(passing=Conflict):
             try:
-                if not dry_run:
-                    stored = self._stored(resource, await self._commit_one(put))
-                    await self._recheck_namespace(resource, stored)
-                    return stored
-                taken = await self.store.get(put.key)
+                async with self.admission.reserving(resource, "", obj, None):
+                    if not dry_run:
+                        stored = self._stored(resource, await self._commit_one(put))
+                        await self._recheck_namespace(resource, stored)
+                        return stored
+                    taken = await self.store.get(put.key)
             except Conflict as error:
                 raise errors.already_exists(resource.plural, meta.name, resource.group) from error
         if taken:
@@ -271,15 +272,18 @@ class StoreObjects:
             wish = edit(entity.copied())
             preparing.check_identity(resource, wish, old)
             new = preparing.prepared(resource, subresource, wish, entity, Author(by, timestamp(self.clock.now())))
-            await self._admission.admit(subresource, new, old)
+            await self.admission.admit(subresource, new, old)
             value = encode(new)
-            if dry_run or value == entity.row.value:
+            if value == entity.row.value:
                 new.metadata.resource_version = old.metadata.resource_version
                 return new
-            op = self._write(resource, new, entity.row)
             try:
-                with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
-                    return self._stored(resource, await self._commit_one(op))
+                async with self.admission.reserving(resource, subresource, new, old):
+                    if dry_run:
+                        new.metadata.resource_version = old.metadata.resource_version
+                        return new
+                    with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
+                        return self._stored(resource, await self._commit_one(self._write(resource, new, entity.row)))
             except (Conflict, NotFound, UidMismatch):
                 continue
         raise errors.conflict(resource.plural, name, group=resource.group)

@@ -1,4 +1,4 @@
-"""The subresources of a pod that are acts, not views of it: binding, eviction, log."""
+"""The subresources that are acts, not views of an object: a pod's binding, eviction and log, an account's token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kubeapi import errors
 from kubeapi.core import Pod
-from kubeapi.server import bodies, logs, queries
+from kubeapi.server import bodies, evicting, logs, queries
 from kubeapi.server.paths import Target
 from kubeapi.server.responses import NO_CACHE, answer, cut
 
@@ -35,9 +35,12 @@ async def evict(server: Server, request: web.Request, target: Target) -> web.Str
     data = bodies.parse_mapping(await request.read(), request.headers.get("Content-Type"), "Eviction")
     wish = data.get("deleteOptions")
     options = bodies.options_from(wish if isinstance(wish, dict) else {}, request.query)
-    resource = server.objects.registry.of(Pod)
-    await server.objects.delete_object(resource, target.namespace, target.name, options)
+    await evicting.evict(server.objects, target.namespace or "", target.name, options)
     return answer(request, errors.success(201), 201)
+
+
+async def token(server: Server, request: web.Request, target: Target) -> web.StreamResponse:
+    return await server.tokens.issue(request, target)
 
 
 async def log(server: Server, request: web.Request, target: Target) -> web.StreamResponse:
@@ -103,6 +106,7 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
     ("pods", "binding"): bind,
     ("pods", "eviction"): evict,
     ("pods", "log"): log,
+    ("serviceaccounts", "token"): token,
 }
 
 
