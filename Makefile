@@ -17,7 +17,7 @@ ROOT_PYTEST = $(ROOT) $(if $(ROOT),HYPOTHESIS_STORAGE_DIRECTORY=$(ROOT_CACHE) )$
 DEMO_STATE ?= /var/lib/copepod-demo
 TEST_STATE ?= /var/lib/copepod-test
 ROOT_CACHE := /var/cache/copepod-test
-SEEDS ?= 200
+SEEDS ?= 50
 SEED  ?= 1
 
 QEMU_PACKAGE := $(if $(filter aarch64 arm64,$(shell uname -m)),qemu-system-arm,qemu-system-x86)
