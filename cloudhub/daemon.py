@@ -22,6 +22,7 @@ from cloudhub import pki
 from cloudhub.link import StoreBackend
 from cloudhub.logs import LinkLogs
 from cloudhub.mirror import Mirror
+from cloudhub.nodeleases import NodeLeases
 from cloudhub.nodes import NodeLifecycle
 from cloudhub.notices import follow_views
 from cloudhub.orphans import Orphans
@@ -41,12 +42,13 @@ from kubeapi.resources import REGISTRY
 from kubeapi.server.app import create_app, serve
 from kubeapi.server.auth import StaticTokens, User
 from kubeapi.server.builtins import ensure_priority_classes
+from kubeapi.server.namespaces import DEFAULT_NAMESPACES
 from kubeapi.server.objects import StoreObjects
 from metastore.api import StoreError
 from metastore.sql import SqlStore, open_store
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
-_NAMESPACES = ("default", "kube-system", "copepod-system")
+_NAMESPACES = (*DEFAULT_NAMESPACES, "copepod-system")
 _IN_FLIGHT = 4 * 1024 * 1024
 """Bytes to all nodes together that the broker has not acknowledged yet."""
 
@@ -94,7 +96,13 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         await ensure_priority_classes(objects)
         pods, nodes = Mirror(objects, Pod), Mirror(objects, Node)
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
-        backend = StoreBackend(store, REGISTRY, world.clock, world.new_uid, lifecycle.heard)
+        leases = NodeLeases(objects, world.clock, nodes, settings.nodes.lease_timeout)
+
+        def heard(node: str) -> None:
+            lifecycle.heard(node)
+            leases.heard(node)
+
+        backend = StoreBackend(store, REGISTRY, world.clock, world.new_uid, heard)
         transport = world.transport or _mqtt(settings.broker, store.store_id, world)
         link = HubLink(
             transport,
@@ -104,7 +112,12 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             timing=world.timing,
             new_token=world.new_token,
         )
-        app = create_app(objects, StaticTokens({keys.token: ADMIN}), logs=LinkLogs(link, backend.sessions))
+        app = create_app(
+            objects,
+            StaticTokens({keys.token: ADMIN}),
+            logs=LinkLogs(link, backend.sessions),
+            token_key=keys.account_key,
+        )
         port = await stack.enter_async_context(_serving(settings, keys, app))
         kubeconfig = _write_access(settings, keys, port)
         scheduler = Scheduler(objects, world.clock, pods, nodes)
@@ -113,6 +126,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "pods": pods.run(),
             "nodes": nodes.run(),
             "node-lifecycle": lifecycle.run(),
+            "node-leases": leases.run(),
             "scheduler": scheduler.run(),
             "orphans": orphans.run(),
             **workloads(objects, world.clock, pods, nodes),

@@ -37,6 +37,8 @@ class Pki:
     key: Path
     token: str
     """The cluster administrator's bearer token."""
+    account_key: bytes
+    """Signs service accounts' tokens."""
 
 
 def ensure(directory: Path, names: Iterable[str]) -> Pki:
@@ -49,9 +51,10 @@ def ensure(directory: Path, names: Iterable[str]) -> Pki:
         key = _key(directory / "server.key")
         _server(directory / "server.crt", key, ca, ca_key, sorted(set(names)))
         token = _token(directory / "admin.token")
+        account_key = _token(directory / "accounts.key").encode()
     except OSError as error:
         raise PkiError(f"cannot use {error.filename or directory}: {error.strerror or error}") from error
-    return Pki(directory / "ca.crt", directory / "server.crt", directory / "server.key", token)
+    return Pki(directory / "ca.crt", directory / "server.crt", directory / "server.key", token, account_key)
 
 
 def write_kubeconfig(path: Path, pki: Pki, server: str, cluster: str) -> None:

@@ -32,6 +32,11 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def micro_timestamp(moment: datetime) -> str:
+    """RFC 3339 with microseconds, as `metav1.MicroTime` is written; Go clients read it with all six digits only."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def parse_timestamp(text: str) -> datetime:
     """Inverse of `timestamp`; accepts fractions (`metav1.MicroTime`). Raises ValueError."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
