@@ -26,7 +26,7 @@ from cloudhub.nodeleases import NodeLeases
 from cloudhub.nodes import NodeLifecycle
 from cloudhub.notices import follow_views
 from cloudhub.orphans import Orphans
-from cloudhub.retention import EventRetention, compact_forever
+from cloudhub.retention import EventRetention
 from cloudhub.scheduler import Scheduler
 from cloudhub.settings import BrokerSettings, Settings
 from cloudhub.workloads.composition import workloads
@@ -46,6 +46,7 @@ from kubeapi.server.namespaces import DEFAULT_NAMESPACES
 from kubeapi.server.objects import StoreObjects
 from metastore.api import StoreError
 from metastore.sql import SqlStore, open_store
+from metastore.upkeep import compact_forever
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
 _NAMESPACES = (*DEFAULT_NAMESPACES, "copepod-system")
@@ -131,7 +132,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "orphans": orphans.run(),
             **workloads(objects, world.clock, pods, nodes),
             "events": EventRetention(objects, settings.events).run(),
-            "compaction": compact_forever(store, settings.store),
+            "compaction": compact_forever(store, settings.store.history, settings.store.compact_interval),
             "views": follow_views(store, backend.connected, link.view_changed),
             "link": link.run(),
         }

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cloudhub.mirror import Identity, Mirror, each
-from cloudhub.settings import EventSettings, StoreSettings
+from cloudhub.settings import EventSettings
 from kubeapi.core import Event
 from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
-from metastore.api import Store, StoreError
 
 _SWEEP = 30.0
 """Seconds between two looks at the Events."""
@@ -85,16 +84,3 @@ class EventRetention:
 
     async def _remove(self, identity: Identity) -> None:
         await self._objects.delete(Event, *identity, grace_seconds=0)
-
-
-async def compact_forever(store: Store, settings: StoreSettings) -> None:
-    """Forget history beyond `settings.history` revisions, now and then, until cancelled."""
-    while True:
-        await asyncio.sleep(settings.compact_interval)
-        upto = store.revision - settings.history
-        if upto <= 0:
-            continue
-        try:
-            await store.compact(upto)
-        except StoreError as error:
-            _log.warning("the store's history was not compacted: %s", error)

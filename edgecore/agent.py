@@ -29,6 +29,7 @@ from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
 from metastore.api import Key
 from metastore.sql import open_store
+from metastore.upkeep import compact_forever
 from vmruntime.api import HostInfo, Runtime, VmError
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,10 @@ log = logging.getLogger(__name__)
 STORE_FILE = "metastore.db"
 INSTALLATION_FILE = "installation-id"
 READY_FILE = "ready.json"
+_HISTORY = 0
+"""Revisions kept: on a node nobody watches the store or reads its past."""
+_COMPACT_INTERVAL = 300.0
+"""Seconds; a store that has not changed is not written to."""
 _NODE_INTERVAL = 10.0
 """Seconds between two looks at what the node itself reports."""
 _MIB = 1 << 20
@@ -91,6 +96,7 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(link.run(), name="link")
             tasks.create_task(self._run_pods(book, runtime, installation), name="pods")
+            tasks.create_task(compact_forever(book.store, _HISTORY, _COMPACT_INTERVAL), name="compaction")
             tasks.create_task(_watchdog(), name="watchdog")
             self._say_ready()
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from cloudhub.logs import LinkLogs
-from cloudhub.retention import EventRetention, compact_forever
-from cloudhub.settings import EventSettings, StoreSettings
+from cloudhub.retention import EventRetention
+from cloudhub.settings import EventSettings
 from edgelink.api import ItemKey, NodeOffline, StreamRefused, StreamRequest
 from kubeapi.core import Event, Node, Pod, Secret
 from kubeapi.errors import ApiError
 from kubeapi.server.logs import LogOptions
 from metastore.api import Compacted
+from metastore.upkeep import compact_forever
 from tests.support.hub import Lab, in_memory, lab, over_mqtt, until
 from tests.support.mosquitto import BINARY, running_mosquitto
 
@@ -324,7 +325,7 @@ async def test_events_and_history_are_bounded(hub: Lab) -> None:
     store = hub.hub.objects.store
     retention = EventRetention(hub.objects, EventSettings(max_per_namespace=2))
     following = asyncio.create_task(retention.run())
-    compacting = asyncio.create_task(compact_forever(store, StoreSettings(history=100, compact_interval=0.05)))
+    compacting = asyncio.create_task(compact_forever(store, 100, 0.05))
     try:
         about = {"namespace": "default", "name": "x"}
         for number in range(120):
