@@ -7,6 +7,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+TOOLS  := $(VENV)/tools
 
 # Real VMs, packet drops and libvirt need root; everything else is happy without.
 # In somebody's clone and home it leaves nothing that its owner could not remove: no cache files, and its own HOME.
@@ -28,7 +29,7 @@ PACKAGES := python3 python3-venv python3-dev gcc pkg-config libvirt-dev \
 PACKAGE_DIRS := kubeapi metastore edgelink vmruntime edgecore cloudhub edgelab
 TREES := $(PACKAGE_DIRS) tests bench
 
-.PHONY: help setup demo test test-long check fmt lint type unit bench sim golden clean
+.PHONY: help setup tools demo test test-long check fmt lint type unit bench sim golden clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,13 +45,16 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+tools: $(STAMP)
+	@$(BIN)/python scripts/client-tools $(BIN)/python $(TOOLS)
+
 demo: setup  ## the main job on real VMs, narrated
 	$(ROOT) $(BIN)/copepod demo --state $(DEMO_STATE)
 
-test: setup lint type  ## everything: lint, types and the whole test suite
+test: setup tools lint type  ## everything: lint, types and the whole test suite
 	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT_PYTEST) -m 'not long'
 
-test-long: setup  ## the long matrices and soaks as well
+test-long: setup tools  ## the long matrices and soaks as well
 	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT_PYTEST) --timeout 3600
 
 check: setup lint type  ## the quick loop: lint, types, unit, contract without VMs, simulation
