@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import orjson
 
+from kubeapi.clock import parse_timestamp
 from kubeapi.core import Event, EventSource, ObjectReference, Pod
 from kubeapi.meta import ObjectMeta
 from metastore.api import Enqueue, Lane
 
 COMPONENT = "copepod-edgecore"
+NAME_MAX = 253
+"""Characters; the longest name that the hub takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,9 @@ class Note:
 
 
 def enqueue(pod: Pod, note: Note, node: str, when: str, serial: int) -> Enqueue:
-    """`serial` makes the name unique on this node; the same event sent twice has the same name."""
-    identity = f"{pod.metadata.uid}/{node}/{serial}/{note.reason}/{when}"
-    suffix = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    """`serial` counts this agent's events; the same event sent twice has the same name."""
     event = Event(
-        metadata=ObjectMeta(name=f"{pod.metadata.name}.{suffix}", namespace=pod.metadata.namespace),
+        metadata=ObjectMeta(name=_name(pod, note, node, when, serial), namespace=pod.metadata.namespace),
         involved_object=ObjectReference(
             api_version="v1",
             kind="Pod",
@@ -48,6 +49,15 @@ def enqueue(pod: Pod, note: Note, node: str, when: str, serial: int) -> Enqueue:
         reporting_instance=node,
     )
     return Enqueue(Lane.LOG, "events", event.to_json())
+
+
+def _name(pod: Pod, note: Note, node: str, when: str, serial: int) -> str:
+    """Begins with the time and the serial, as client-go's names do: those of one second, which is as fine as an
+    event's times are, are listed (by name) in the order in which they happened."""
+    identity = f"{pod.metadata.uid}/{node}/{serial}/{note.reason}/{when}"
+    tail = hashlib.sha256(identity.encode()).hexdigest()[:6]
+    suffix = f".{int(parse_timestamp(when).timestamp()):08x}{serial:08x}{tail}"
+    return pod.metadata.name[: NAME_MAX - len(suffix)] + suffix
 
 
 def resize_detail(pod: Pod, error: str | None = None) -> str:

@@ -16,7 +16,10 @@ import libvirt_qemu
 from vmruntime.api import ExecResult, GuestUnavailable
 
 ANSWER_SECONDS = 3
-"""How long the agent may take for one answer. It answers in milliseconds, or it is hung."""
+"""How long the agent may take for one answer. With CPU to run on it answers in milliseconds, or it is hung."""
+_SLOW_ANSWER_SECONDS = 30
+"""The same for a guest that is allowed the smallest CPU limit."""
+_SLOW_BELOW_MILLICORES = 100
 _POLL_SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1)
 _FACTS = ("/proc/sys/kernel/random/boot_id", "/sys/devices/system/cpu/online", "/proc/meminfo")
 
@@ -32,9 +35,17 @@ class GuestFacts:
     it is given."""
 
 
-def facts(domain: Any) -> GuestFacts:
+def patience(limit_millicores: int | None) -> int:
+    """Seconds that the agent may take for one answer under that CPU limit: an answer costs some 10 ms of an emulated
+    CPU, which at 10m are given out over a second, more on a busy host."""
+    if limit_millicores is None or limit_millicores >= _SLOW_BELOW_MILLICORES:
+        return ANSWER_SECONDS
+    return min(_SLOW_ANSWER_SECONDS, ANSWER_SECONDS * _SLOW_BELOW_MILLICORES // limit_millicores)
+
+
+def facts(domain: Any, answer_seconds: int = ANSWER_SECONDS) -> GuestFacts:
     """One program in the guest tells all. Raises GuestUnavailable (and libvirtError)."""
-    answer = run(domain, ("cat", *_FACTS), timeout=ANSWER_SECONDS)
+    answer = run(domain, ("cat", *_FACTS), timeout=answer_seconds, answer_seconds=answer_seconds)
     return parse_facts(answer.stdout.decode(errors="replace"))
 
 
@@ -57,13 +68,20 @@ def count_cpus(ranges: str) -> int:
     return count
 
 
-def run(domain: Any, argv: Sequence[str], *, stdin: bytes = b"", timeout: float) -> ExecResult:
+def run(
+    domain: Any,
+    argv: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    timeout: float,
+    answer_seconds: int = ANSWER_SECONDS,
+) -> ExecResult:
     """Run a program to its end. One that is still running at the timeout is killed, and GuestUnavailable raised."""
     arguments: dict[str, object] = {"path": argv[0], "arg": list(argv[1:]), "capture-output": True}
     if stdin:
         arguments["input-data"] = b64encode(stdin).decode()
     try:
-        pid = _ask(domain, "guest-exec", arguments)["pid"]
+        pid = _ask(domain, "guest-exec", arguments, answer_seconds)["pid"]
     except libvirt.libvirtError as error:
         if "Failed to execute child process" in str(error):
             return ExecResult(127, b"", f"{argv[0]}: not found or not executable\n".encode())
@@ -71,20 +89,20 @@ def run(domain: Any, argv: Sequence[str], *, stdin: bytes = b"", timeout: float)
     waited, polls = 0.0, iter(_POLL_SECONDS)
     pause = threading.Event()
     while True:
-        status = _ask(domain, "guest-exec-status", {"pid": pid})
+        status = _ask(domain, "guest-exec-status", {"pid": pid}, answer_seconds)
         if status["exited"]:
             return _result(status)
         if waited >= timeout:
-            _ask(domain, "guest-exec", {"path": "kill", "arg": ["-9", str(pid)]})
+            _ask(domain, "guest-exec", {"path": "kill", "arg": ["-9", str(pid)]}, answer_seconds)
             raise GuestUnavailable(f"{argv[0]} had not ended in the guest after {timeout:g} s and was killed")
         step = next(polls, _POLL_SECONDS[-1])
         pause.wait(step)
         waited += step
 
 
-def _ask(domain: Any, command: str, arguments: dict[str, object]) -> dict[str, Any]:
+def _ask(domain: Any, command: str, arguments: dict[str, object], answer_seconds: int) -> dict[str, Any]:
     request = json.dumps({"execute": command, "arguments": arguments})
-    answer = json.loads(libvirt_qemu.qemuAgentCommand(domain, request, ANSWER_SECONDS, 0))
+    answer = json.loads(libvirt_qemu.qemuAgentCommand(domain, request, answer_seconds, 0))
     result: dict[str, Any] = answer["return"]
     return result
 

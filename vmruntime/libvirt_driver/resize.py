@@ -41,10 +41,17 @@ class Resizer:
         seen = await self._running(uuid)
         checks.check_quota(seen.name, limit_millicores)
         checks.check_online(seen.name, vcpus_online, seen.record.vcpus_max)
-        await self._on(uuid, _set_quota, limit_millicores)
         if seen.record.vcpus_online != vcpus_online:
             await self._on(uuid, _remember_online, vcpus_online)
-        await self.bring_online(uuid, vcpus_online)
+        if not _lowers(seen.cpu_limit_millicores, limit_millicores):
+            await self._on(uuid, _set_quota, limit_millicores)
+            await self.bring_online(uuid, vcpus_online)
+            return
+        # The guest does its part with the CPU it still has; the limit is then set whether it did or not.
+        try:
+            await self.bring_online(uuid, vcpus_online)
+        finally:
+            await self._on(uuid, _set_quota, limit_millicores)
 
     async def bring_online(self, uuid: str, vcpus_online: int) -> None:
         """Until the guest shows that many CPUs. Raises ResizeIncomplete, GuestUnavailable."""
@@ -53,7 +60,8 @@ class Resizer:
             return
         await self._on(uuid, _ask_online, vcpus_online)
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _CPU_SECONDS
+        patience = agent.patience((await self._running(uuid)).cpu_limit_millicores)
+        deadline = loop.time() + max(_CPU_SECONDS, patience)
         while (facts := await self._on(uuid, _facts)).vcpus_online != vcpus_online:
             if loop.time() >= deadline:
                 raise ResizeIncomplete(
@@ -162,6 +170,10 @@ def running(seen: Seen) -> Seen:
     return seen
 
 
+def _lowers(now: int | None, limit: int | None) -> bool:
+    return limit is not None and (now is None or limit < now)
+
+
 def _plausible(total_kib: int, size_mib: int) -> bool:
     """Whether a guest of that size may show that total: it keeps less than 64 MiB and a 32nd for itself."""
     return total_kib >= (size_mib - 64 - size_mib // 32) * 1024
@@ -170,7 +182,7 @@ def _plausible(total_kib: int, size_mib: int) -> bool:
 def _facts(seen: Seen) -> agent.GuestFacts:
     if not seen.agent_connected:
         raise GuestUnavailable(f"the guest agent of VM {seen.name} is not connected; the guest may still be booting")
-    return agent.facts(seen.domain)
+    return agent.facts(seen.domain, agent.patience(seen.cpu_limit_millicores))
 
 
 def _set_quota(seen: Seen, limit_millicores: int | None) -> None:
@@ -197,7 +209,7 @@ def _ask_online(seen: Seen, vcpus_online: int) -> None:
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_INTERNAL_ERROR:
             raise
-        shown = agent.facts(seen.domain).vcpus_online
+        shown = _facts(seen).vcpus_online
         raise ResizeIncomplete(
             f"VM {seen.name}: its guest refuses to have {vcpus_online} CPUs online: {error.get_error_message()}", shown
         ) from error

@@ -215,7 +215,8 @@ class LibvirtRuntime:
             seen = running(find(conn, uuid, self._installation))
             if not seen.agent_connected:
                 raise GuestUnavailable(f"the guest agent of VM {seen.name} is not connected; it may still be booting")
-            return agent.run(seen.domain, argv, stdin=stdin, timeout=timeout)
+            patience = agent.patience(seen.cpu_limit_millicores)
+            return agent.run(seen.domain, argv, stdin=stdin, timeout=timeout, answer_seconds=patience)
 
         return await self._connection.call(run)
 

@@ -46,6 +46,10 @@ class Seen:
         return target is not None and target.get("state") == "connected"
 
     @property
+    def cpu_limit_millicores(self) -> int | None:
+        return limit_of(int(self.xml.findtext("cputune/global_quota") or "-1"))
+
+    @property
     def memory_device(self) -> ET.Element | None:
         return self.xml.find(MEMORY_DEVICE)
 
@@ -108,7 +112,7 @@ def status(seen: Seen, console_log: Path) -> VmStatus:
         exit=exit_of(seen, console_tail(console_log)) if seen.state is VmState.STOPPED else None,
         attempt=record.attempt,
         agent_ready=seen.running and seen.agent_connected,
-        cpu_limit_millicores=limit_of(int(seen.xml.findtext("cputune/global_quota") or "-1")),
+        cpu_limit_millicores=seen.cpu_limit_millicores,
         vcpus_max=record.vcpus_max,
         vcpus_online=None,
         memory_base_mib=record.memory_base_mib,

@@ -15,7 +15,7 @@ from vmruntime.bundle import module_needs
 from vmruntime.checks import check_shrink
 from vmruntime.hostprep import inspect_kvm, prepare_host
 from vmruntime.images import INITRD, KERNEL, ImageStore
-from vmruntime.libvirt_driver.agent import count_cpus, parse_facts
+from vmruntime.libvirt_driver.agent import ANSWER_SECONDS, count_cpus, parse_facts, patience
 from vmruntime.libvirt_driver.console import last_lines, read_all
 from vmruntime.libvirt_driver.view import exit_of, limit_of
 from vmruntime.probe import probe
@@ -159,3 +159,10 @@ def test_a_closed_device_is_explained_and_opened(tmp_path: Path) -> None:
     assert not prepare_host(device=device, group="no-such-group").ok
     device.chmod(0o666)
     assert inspect_kvm(device).ok
+
+
+def test_the_agent_is_given_time_in_proportion_to_the_cpu() -> None:
+    """S-70: at 10m an answer that costs 10 ms of CPU takes seconds."""
+    assert [patience(limit) for limit in (None, 1000, 100)] == [ANSWER_SECONDS] * 3
+    assert patience(10) == 30
+    assert all(patience(limit) >= patience(limit + 1) for limit in range(10, 200))
