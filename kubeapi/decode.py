@@ -59,6 +59,28 @@ def unknown_fields(obj: KubeModel, path: str = "") -> Iterator[str]:
             yield from _unknown_in(value, f"{path}{alias}")
 
 
+def prune(obj: KubeModel) -> list[str]:
+    """Take out what the type does not have, as decoding into the reference's types does; gives its paths."""
+    pruned = list(unknown_fields(obj))
+    if pruned:
+        _prune(obj)
+    return pruned
+
+
+def _prune(value: Any) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _prune(item)
+    if not isinstance(value, KubeModel):
+        return
+    extra = value.model_extra or {}
+    for name in set(extra) - value.known_fields():
+        del extra[name]
+    for name, item in value:
+        if name in type(value).model_fields:
+            _prune(item)
+
+
 def strict_error(obj: KubeModel) -> str | None:
     """What `fieldValidation=Strict` refuses, None if nothing."""
     listed = ", ".join(f'unknown field "{name}"' for name in unknown_fields(obj))

@@ -71,9 +71,8 @@ def _json(current: dict[str, Any], patch: Any) -> Applied:
     except MalformedPatch as error:
         raise bad_request(str(error)) from None
     except JsonPatchError as error:
-        message = "the server rejected our request due to an error in our request"
-        causes = [{"reason": "UnexpectedServerResponse", "message": str(error)}]
-        raise ApiError(422, "Invalid", message, {"causes": causes}) from None
+        # The reference keeps to itself which operation failed, and kubectl shows causes in place of the message.
+        raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request") from error
     return data, orjson.dumps(data).decode()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubeapi.core import Pod
+from kubeapi.core import Pod, PodSpec
 from kubeapi.errors import ApiError, forbidden
 from kubeapi.policies import PriorityClass, RuntimeClass
 
@@ -40,6 +40,13 @@ def apply_priority(pod: Pod, classes: Sequence[PriorityClass]) -> None:
             f"priority admission controller computed {policy} from the given PriorityClass name",
         )
     spec.priority, spec.preemption_policy = priority, policy
+
+
+def keep_priority(new: PodSpec, old: PodSpec) -> None:
+    """Admission gave them, so whoever replaces a pod by its manifest does not name them."""
+    if new.priority is None:
+        new.priority = old.priority
+    new.preemption_policy = new.preemption_policy or old.preemption_policy
 
 
 def apply_runtime(pod: Pod, runtime: RuntimeClass | None) -> None:

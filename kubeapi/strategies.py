@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from kubeapi import defaults, podupdate, podvalidation, qos, resize, validation
+from kubeapi import defaults, podclasses, podupdate, podvalidation, qos, resize, validation
 from kubeapi.core import ConfigMap, Event, Lease, LimitRange, Namespace, Node, Pod, PodStatus, Secret
 from kubeapi.errors import Cause
 from kubeapi.meta import KubeObject
@@ -31,6 +31,7 @@ class PodStrategy(Strategy[Pod]):
 
     def prepare_update(self, new: Pod, old: Pod) -> None:
         new.status = old.status
+        podclasses.keep_priority(new.spec, old.spec)
         if new.spec != old.spec:
             new.metadata.generation = (old.metadata.generation or 0) + 1
 

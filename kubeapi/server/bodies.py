@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from kubeapi import errors
 from kubeapi.core import Binding
-from kubeapi.decode import check_kind, check_strict, decode, unknown_fields
+from kubeapi.decode import check_kind, check_strict, decode, prune
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
 from kubeapi.server import binding, framing, queries
@@ -33,12 +33,11 @@ def parse_object(
 
 
 def unknown_warnings(obj: KubeObject, validation: FieldValidation) -> list[str]:
-    """Raises ApiError 400 when validation is strict."""
+    """Fields that the kind does not have go, and are warned of. Raises ApiError 400 when validation is strict."""
     if validation is FieldValidation.STRICT:
         check_strict(obj)
-    if validation is FieldValidation.WARN:
-        return [f'unknown field "{path}"' for path in unknown_fields(obj)]
-    return []
+    pruned = prune(obj)
+    return [f'unknown field "{path}"' for path in pruned] if validation is FieldValidation.WARN else []
 
 
 def _set_namespace(obj: KubeObject, target: Target) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kubeapi import errors
-from kubeapi.decode import unknown_fields
+from kubeapi.decode import prune
 from kubeapi.meta import KubeObject
 from kubeapi.patch import CONTENT_TYPES, apply_patch
 from kubeapi.server import framing
@@ -30,6 +30,7 @@ class Patch:
         framing.parse(self.body, framing.JSON)  # refuses what is nested too deeply, before anything walks it
         patched = apply_patch(current, self.content_type, self.body, strict=self.validation is FieldValidation.STRICT)
         framing.check_depth(patched.to_dict())
+        pruned = prune(patched)
         if self.validation is FieldValidation.WARN:
-            self.warnings = [f'unknown field "{path}"' for path in unknown_fields(patched)]
+            self.warnings = [f'unknown field "{path}"' for path in pruned]
         return patched
