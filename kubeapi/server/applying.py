@@ -55,8 +55,9 @@ class Apply:
                 f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
             )
             raise errors.conflict(self.resource.plural, self.target.name, message, self.resource.group)
-        empty = self.resource.model().to_dict()
-        obj: KubeObject = self._applied(self.resource.model, empty, ())
+        # Not the model's own empty parts: nobody had applied those before.
+        nothing = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
+        obj: KubeObject = self._applied(self.resource.model, nothing, ())
         if self.resource.namespaced:
             obj.metadata.namespace = obj.metadata.namespace or self.target.namespace
         return obj

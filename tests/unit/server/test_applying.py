@@ -65,6 +65,18 @@ async def test_apply_makes_and_changes_in_yaml_and_json(api: Api) -> None:
     assert (await api.call("GET", f"{MAPS}/new")).status == 404
 
 
+async def test_who_makes_an_object_by_applying_it_has_nobody_before_him(api: Api) -> None:
+    """Kinds with parts that are owned as a whole, and that the type has even when nobody gave them."""
+    path = "/apis/networking.k8s.io/v1/namespaces/demo/networkpolicies/p"
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "p"}}
+    made = await apply(api, path, policy | {"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})
+    assert (made.status, managers(made)) == (201, [("me", "Apply", "")]), made.body
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/demo/rolebindings/b"
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "b"}}
+    made = await apply(api, path, binding | {"roleRef": {"apiGroup": "", "kind": "Role", "name": "r"}})
+    assert (made.status, managers(made)) == (201, [("me", "Apply", "")]), made.body
+
+
 async def test_preconditions_of_an_apply(api: Api) -> None:
     made = await apply(api, f"{MAPS}/c", config(data={"a": "1"}))
     version, uid = made.body["metadata"]["resourceVersion"], made.body["metadata"]["uid"]
