@@ -1,47 +1,17 @@
-"""The core/v1 types that Copepod reads and writes, with Kubernetes 1.36's names. Undeclared fields are kept.
-
-Resource amounts become canonical when an object is parsed (`0.5` → `500m`), and are rounded up to whole thousandths, as
-the API server does when it defaults an object.
-"""
+"""The core/v1 types that Copepod reads and writes, with Kubernetes 1.36's names. Undeclared fields are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from kubeapi import quantity
 from kubeapi.meta import Condition, KubeModel, KubeObject
-
-
-def _resource_list(value: Any) -> Any:
-    """Numbers are quantities too (`cpu: 1`). Raises ValueError with the API server's message."""
-    if not isinstance(value, Mapping):
-        return value
-    return {name: _amount(amount) for name, amount in value.items() if amount is not None}
-
-
-def _amount(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return value
-    return str(quantity.parse(str(value).strip()).rounded(-3))
-
-
-ResourceList = Annotated[dict[str, str], BeforeValidator(_resource_list)]
-"""Resource name to canonical quantity."""
-
-
-class ResourceRequirements(KubeModel):
-    limits: ResourceList = Field(default_factory=dict)
-    requests: ResourceList = Field(default_factory=dict)
-    claims: list[dict[str, Any]] = Field(default_factory=list)
-
-
-class ContainerResizePolicy(KubeModel):
-    resource_name: str = ""
-    restart_policy: str = ""
-    """`NotRequired` or `RestartContainer`."""
+from kubeapi.requirements import ContainerResizePolicy as ContainerResizePolicy
+from kubeapi.requirements import ResourceList as ResourceList
+from kubeapi.requirements import ResourceRequirements as ResourceRequirements
+from kubeapi.virtualmachine import VirtualMachine as VirtualMachine
+from kubeapi.virtualmachine import VirtualMachineStatus as VirtualMachineStatus
 
 
 class EnvVar(KubeModel):
@@ -58,7 +28,7 @@ class ContainerPort(KubeModel):
 
 
 class Container(KubeModel):
-    also: ClassVar[frozenset[str]] = frozenset({"volumeDevices", "restartPolicyRules", "stdin", "stdinOnce", "tty"})
+    also: ClassVar[frozenset[str]] = frozenset({"restartPolicyRules", "stdin", "stdinOnce", "tty"})
     name: str = ""
     image: str = ""
     command: list[str] = Field(default_factory=list)
@@ -72,6 +42,7 @@ class Container(KubeModel):
     restart_policy: str | None = None
     """Of an init container: `Always` makes it a sidecar."""
     volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
+    volume_devices: list[dict[str, Any]] = Field(default_factory=list)
     liveness_probe: dict[str, Any] | None = None
     readiness_probe: dict[str, Any] | None = None
     startup_probe: dict[str, Any] | None = None
@@ -105,10 +76,12 @@ class PodSpec(KubeModel):
         {
             "dnsConfig", "hostAliases", "hostIPC", "hostPID", "hostUsers", "hostnameOverride", "resourceClaims",
             "schedulingGroup", "setHostnameAsFQDN", "shareProcessNamespace", "topologySpreadConstraints",
-            "virtualMachine", "workloadRef",
+            "workloadRef",
         }
     )  # fmt: skip
     containers: list[Container] = Field(default_factory=list)
+    virtual_machine: VirtualMachine | None = None
+    """Arktos' form: the pod is this one VM, and its one container says so again (`kubeapi.virtualmachineform`)."""
     init_containers: list[Container] = Field(default_factory=list)
     ephemeral_containers: list[dict[str, Any]] = Field(default_factory=list)
     resources: ResourceRequirements | None = None
@@ -212,6 +185,7 @@ class PodStatus(KubeModel):
     init_container_statuses: list[ContainerStatus] = Field(default_factory=list)
     container_statuses: list[ContainerStatus] = Field(default_factory=list)
     ephemeral_container_statuses: list[ContainerStatus] = Field(default_factory=list)
+    virtual_machine_status: VirtualMachineStatus | None = None
     qos_class: str | None = None
     resize: str | None = None
     allocated_resources: ResourceList = Field(default_factory=dict)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from kubeapi import quantity
-from kubeapi.core import Container, Namespace, Node, Pod, ResourceRequirements, Secret
+from kubeapi import quantity, virtualmachineform
+from kubeapi.core import Container, Namespace, Node, Pod, ResourceRequirements, Secret, VirtualMachine
 from kubeapi.podresources import is_sidecar
 
 DEFAULT_GRACE_SECONDS = 30
@@ -13,8 +13,11 @@ DEFAULT_GRACE_SECONDS = 30
 
 def default_pod(pod: Pod) -> None:
     spec = pod.spec
+    virtualmachineform.complete(spec)
     for container in (*spec.containers, *spec.init_containers):
         _default_container(container)
+    if spec.virtual_machine is not None:
+        _default_virtual_machine(spec.virtual_machine)
     if spec.resources:
         _default_pod_level(pod)
     spec.restart_policy = spec.restart_policy or "Always"
@@ -69,6 +72,13 @@ def _default_container(container: Container) -> None:
     container.termination_message_path = container.termination_message_path or "/dev/termination-log"
     container.termination_message_policy = container.termination_message_policy or "File"
     container.image_pull_policy = container.image_pull_policy or _pull_policy(container.image)
+
+
+def _default_virtual_machine(vm: VirtualMachine) -> None:
+    """As its mirror, which was like it: what differs stays different, for validation to see."""
+    mirror = virtualmachineform.mirrored(vm)
+    _default_container(mirror)
+    vm.resources, vm.image_pull_policy = mirror.resources, mirror.image_pull_policy
 
 
 def _pull_policy(image: str) -> str:

@@ -1,6 +1,7 @@
 """What may change in a pod by an ordinary update and by a status update, in the server's words.
 
-Resources are not among it: they change by the `resize` subresource only (`kubeapi.resize`).
+Resources are not among it: they change by the `resize` subresource only (`kubeapi.resize`). Arktos' form is the
+exception: its `spec.virtualMachine.resources` change by an ordinary update as well, by the rules of that subresource.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kubeapi import resize, virtualmachineform, virtualmachinevalidation
 from kubeapi.core import Container, ContainerStatus, Pod, PodSpec, Toleration
 from kubeapi.errors import Cause
 from kubeapi.fields import IMMUTABLE, forbidden, invalid, required, shown
@@ -25,6 +27,15 @@ UPDATABLE = (
 
 
 def validate_pod_update(new: Pod, old: Pod) -> list[Cause]:
+    if not virtualmachineform.resizes(new.spec, old.spec):
+        return _validate_update(new, old)
+    rest = new.copied()
+    virtualmachineform.unsize(rest.spec, old.spec)
+    size = resize.keep_resize_changes(old, new)
+    return list(dict.fromkeys([*resize.validate_resize(size, old), *_validate_update(rest, old)]))
+
+
+def _validate_update(new: Pod, old: Pod) -> list[Cause]:
     causes = [*validate_metadata_update(new, old), *validate_metadata_and_spec(new)]
     for name, after, before in (
         ("containers", new.spec.containers, old.spec.containers),
@@ -41,7 +52,8 @@ def validate_pod_update(new: Pod, old: Pod) -> list[Cause]:
         causes.append(forbidden("spec.schedulingGates", detail))
     changes = list(_differences("spec", old.spec.to_dict(), _without_updatable(new.spec, old.spec).to_dict()))
     if changes:
-        listed = ",".join(UPDATABLE)
+        of_form = virtualmachinevalidation.UPDATABLE if old.spec.virtual_machine is not None else ()
+        listed = ",".join((*UPDATABLE, *of_form))
         detail = f"pod updates may not change fields other than {listed}\n" + "".join(changes)
         causes.append(forbidden("spec", detail))
     return causes
@@ -88,6 +100,10 @@ def _without_updatable(new: PodSpec, old: PodSpec) -> PodSpec:
         *zip(spec.init_containers, old.init_containers, strict=True),
     ):
         _set_image(after, before)
+    if spec.virtual_machine is not None and old.virtual_machine is not None:
+        spec.virtual_machine.image = old.virtual_machine.image
+        spec.virtual_machine.power_spec = old.virtual_machine.power_spec
+        spec.virtual_machine.shutdown_behavior = old.virtual_machine.shutdown_behavior
     spec.active_deadline_seconds = old.active_deadline_seconds
     spec.scheduling_gates = old.scheduling_gates
     spec.tolerations = old.tolerations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeapi import names, quantity
+from kubeapi import names, quantity, virtualmachineform, virtualmachinevalidation
 from kubeapi.core import Container, ContainerPort, Pod, PodSpec, ResourceRequirements, Toleration
 from kubeapi.errors import Cause
 from kubeapi.fields import duplicate, forbidden, in_range, invalid, not_supported, required
@@ -47,6 +47,8 @@ def validate_spec(spec: PodSpec) -> list[Cause]:
     if spec.resources:
         causes += validate_requirements(spec.resources, "spec.resources", pod_level=True)
         causes += _pod_level_consistency(spec)
+    if spec.virtual_machine is not None:
+        causes = [*virtualmachineform.told(spec, causes), *virtualmachinevalidation.validate(spec)]
     causes += _enumerated("spec.restartPolicy", spec.restart_policy, RESTART_POLICIES)
     causes += _enumerated("spec.dnsPolicy", spec.dns_policy, DNS_POLICIES)
     causes += validate_labels(spec.node_selector, "spec.nodeSelector")

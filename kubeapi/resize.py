@@ -43,6 +43,9 @@ def keep_resize_changes(old: Pod, patched: Pod) -> Pod:
     new.spec.resources = patched.spec.resources
     new.spec.containers = _merged(old.spec.containers, patched.spec.containers)
     new.spec.init_containers = _merged(old.spec.init_containers, patched.spec.init_containers)
+    vm, wish = new.spec.virtual_machine, patched.spec.virtual_machine
+    if vm is not None and wish is not None:
+        vm.resources, vm.resize_policy = wish.resources, wish.resize_policy
     if new.spec != old.spec:
         new.metadata.generation = (old.metadata.generation or 0) + 1
     return new

@@ -79,9 +79,13 @@ class Strategy(Generic[T]):
 
     Order of a create: `default`, generic metadata, `prepare_create` (resets what clients may not set),
     `validate_create`.
-    Of an update: `default`, `prepare_update(new, old)`, `validate_update(new, old)`; of the subresources likewise.
+    Of an update: `align(new, old)`, `default`, `prepare_update(new, old)`, `validate_update(new, old)`; of the
+    subresources likewise.
     Validation returns the causes of a 422, in the reference's order; other failures are raised as ApiError.
     """
+
+    def align(self, subresource: str, new: T, old: T) -> None:
+        """Where an object says a thing twice: what was changed in one place is changed in the other."""
 
     def default(self, obj: T) -> None:
         """Fill in what was left out. Also applied to the result of a patch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from kubeapi import defaults, podclasses, podupdate, podvalidation, qos, resize, validation
+from kubeapi import defaults, podclasses, podupdate, podvalidation, qos, resize, validation, virtualmachineform
 from kubeapi.core import ConfigMap, Event, Lease, LimitRange, Namespace, Node, Pod, PodStatus, Secret
 from kubeapi.errors import Cause
 from kubeapi.meta import KubeObject
@@ -18,6 +18,9 @@ _FINALIZER = "kubernetes"
 
 
 class PodStrategy(Strategy[Pod]):
+    def align(self, subresource: str, new: Pod, old: Pod) -> None:
+        virtualmachineform.align_objects(new, old, ordinary=not subresource)
+
     def default(self, obj: Pod) -> None:
         defaults.default_pod(obj)
 

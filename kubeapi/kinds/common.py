@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from kubeapi import virtualmachineform
 from kubeapi.columns import NONE
 from kubeapi.errors import Cause
 from kubeapi.fields import NEGATIVE, invalid, not_supported
@@ -44,6 +45,9 @@ class ObjectStrategy(Strategy[T]):
         self._namespaced = namespaced
         self._validate, self._compare, self._default, self._prepare = validate, compare, default, prepare
         self._generation = generation
+
+    def align(self, subresource: str, new: T, old: T) -> None:
+        virtualmachineform.align_objects(new, old)
 
     def default(self, obj: T) -> None:
         if self._default:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from kubeapi import admission, podclasses, quotas
+from kubeapi import admission, podclasses, quotas, virtualmachineform
 from kubeapi.core import LimitRange, Node, Pod
 from kubeapi.errors import ApiError
 from kubeapi.meta import KubeObject
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from kubeapi.server.objects import StoreObjects
 
 RESIZE = "resize"
+
+
+def _resizes(subresource: str, new: Pod, old: Pod) -> bool:
+    """By the subresource; in Arktos' form by an ordinary update as well."""
+    if subresource == RESIZE:
+        return new.spec != old.spec
+    return not subresource and virtualmachineform.resizes(new.spec, old.spec)
+
+
 M = TypeVar("M", bound=KubeObject)
 
 
@@ -32,9 +41,11 @@ class Admission:
         """Fill in what policies and classes give to a new object. Raises ApiError 403."""
         if not isinstance(obj, Pod):
             return
+        form = virtualmachineform.form_of(obj)
         admission.apply_limit_defaults(obj, await self._limit_ranges(obj))
         podclasses.apply_priority(obj, (await self._objects.list(PriorityClass)).items)
         podclasses.apply_runtime(obj, await self._found(RuntimeClass, obj.spec.runtime_class_name))
+        virtualmachineform.realign(obj, form)
 
     async def admit(self, subresource: str, new: KubeObject, old: KubeObject | None) -> None:
         """Raises ApiError 403."""
@@ -42,7 +53,7 @@ class Admission:
             return
         if old is None:
             admission.admit_limits(new, await self._limit_ranges(new))
-        elif subresource == RESIZE and isinstance(old, Pod) and new.spec != old.spec:
+        elif isinstance(old, Pod) and _resizes(subresource, new, old):
             admission.admit_resize(new, old, await self._found(Node, new.spec.node_name))
             admission.admit_limits(new, await self._limit_ranges(new))
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kubeapi import errors, fieldset, fieldwalk, managedfields
+from kubeapi import errors, fieldset, fieldwalk, managedfields, virtualmachineform
 from kubeapi.decode import DecodeError, build, unknown_fields
 from kubeapi.errors import ApiError
 from kubeapi.managedfields import APPLY, Manager
@@ -109,6 +109,8 @@ def parse(resource: ResourceType[Any], target: Target, body: bytes, options: Wri
     if isinstance(metadata, dict) and "managedFields" in metadata:
         raise errors.bad_request("metadata.managedFields must be nil")
     config = _typed(resource, target, data)
+    if virtualmachineform.spec_of(resource.model()) is not None:
+        config = virtualmachineform.applied(config)
     return Apply(resource, target, config, options.manager, bool(options.force), options.dry_run, now)
 
 

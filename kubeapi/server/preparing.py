@@ -39,6 +39,7 @@ def prepared(resource: ResourceType[T], subresource: str, new: T, entity: Entity
         return new
     if subresource:
         _keep_all_metadata(new, old)
+    strategy.align(subresource, new, old)
     strategy.default(new)
     if not subresource:
         author.own(resource, subresource, entity.data, new, given)

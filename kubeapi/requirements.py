@@ -1,0 +1,44 @@
+"""Amounts of compute resources, as containers, virtual machines and pods name them (core/v1).
+
+Amounts become canonical when an object is parsed (`0.5` → `500m`), and are rounded up to whole thousandths, as the API
+server does when it defaults an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from kubeapi import quantity
+from kubeapi.meta import KubeModel
+
+
+def _resource_list(value: Any) -> Any:
+    """Numbers are quantities too (`cpu: 1`). Raises ValueError with the API server's message."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _amount(amount) for name, amount in value.items() if amount is not None}
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    return str(quantity.parse(str(value).strip()).rounded(-3))
+
+
+ResourceList = Annotated[dict[str, str], BeforeValidator(_resource_list)]
+"""Resource name to canonical quantity."""
+
+
+class ResourceRequirements(KubeModel):
+    limits: ResourceList = Field(default_factory=dict)
+    requests: ResourceList = Field(default_factory=dict)
+    claims: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class ContainerResizePolicy(KubeModel):
+    resource_name: str = ""
+    restart_policy: str = ""
+    """`NotRequired` or `RestartContainer`."""
