@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from edgecore.record import ContainerRecord, PodRecord
 from edgecore.sizes import Policy, container_resources, sizes
 from kubeapi.core import Container, Pod
+from kubeapi.virtualmachine import SHUTDOWN, TERMINATE
 from vmruntime.api import Exit, ExitReason, VmState, VmStatus
 
 ADMISSION = ""
@@ -20,8 +21,8 @@ _GUEST_RETRY = 2.0
 """Seconds until a guest that is booted but did not answer is asked again."""
 
 
-RESIZE_RESTART, IMAGE_CHANGED = "ResizeRestart", "ImageChanged"
-"""Reasons of a Stop after which the container is started again."""
+RESIZE_RESTART, IMAGE_CHANGED, POWER_OFF = "ResizeRestart", "ImageChanged", "PowerOff"
+"""Reasons of a Stop after which the container is started again: at once, or when power is wished again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,13 @@ def _undecided(pod: Pod, record: PodRecord) -> bool:
 
 
 def restarts(pod: Pod, exit_code: int) -> bool:
-    """https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy"""
+    """https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
+
+    In Arktos' form, `shutdownBehavior: terminate` makes a guest that powers itself off stay so.
+    """
+    vm = pod.spec.virtual_machine
+    if vm is not None and vm.shutdown_behavior == TERMINATE and exit_code == 0:
+        return False
     policy = pod.spec.restart_policy or "Always"
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
@@ -205,6 +212,17 @@ def ended_for_good(pod: Pod, record: PodRecord, name: str) -> bool:
     return known.exit is not None and not known.restart and not restarts(pod, known.exit.exit_code)
 
 
+def powered_off(pod: Pod) -> bool:
+    """It is wished so (Arktos' form only)."""
+    vm = pod.spec.virtual_machine
+    return vm is not None and vm.power_spec == SHUTDOWN
+
+
+def planned(pod: Pod, container: Container, known: ContainerRecord) -> bool:
+    """An end that is no failure, and after which the container is started again whatever the restart policy says."""
+    return known.restart or image_changed(container, known) or powered_off(pod)
+
+
 def image_changed(container: Container, known: ContainerRecord) -> bool:
     """The spec names another image than the one that runs: it is started again, whatever the restart policy says."""
     return bool(known.image) and known.image != container.image
@@ -216,13 +234,19 @@ def _run(
     """The next step in the life of one container; None when it runs and nothing is owed."""
     name, known = container.name, record.container(container.name)
     if vm is not None and vm.state in (VmState.RUNNING, VmState.PAUSED) and known.attempt >= 0:
+        if powered_off(pod):
+            return Stop(name, float(record.grace), POWER_OFF)
         if known.restart:
             return Stop(name, float(record.grace), RESIZE_RESTART)
         if image_changed(container, known):
             return Stop(name, float(record.grace), IMAGE_CHANGED)
         return None if known.started_at and known.trouble is None else NoteRunning(name)
     if known.attempt < 0 or known.exit is not None:
+        if powered_off(pod):
+            return Settled()
         return _start_next(pod, record, name, not_before, now)
+    if powered_off(pod):  # between two steps of a start, or it went off by itself
+        return NoteExit(name, (vm.exit if vm else None) or Exit(ExitReason.STOPPED, 0))
     if vm is None:
         if known.started_at is None:
             return Settled(not_before) if not_before > now else Resume(name)

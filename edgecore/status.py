@@ -5,7 +5,8 @@ The shape is what a 1.36 kubelet writes (tests/data/kubernetes/resize-states).
 
 from __future__ import annotations
 
-from edgecore.plan import Vms, restarts
+from edgecore.machine import OFF, configured, machine_status
+from edgecore.plan import Vms, ended_for_good, powered_off, restarts
 from edgecore.record import ContainerRecord, PodRecord
 from kubeapi import quantity
 from kubeapi.core import (
@@ -41,13 +42,16 @@ def pod_status(pod: Pod, record: PodRecord, vms: Vms, address: str | None, now: 
             start_time=record.start_time,
             qos_class=qos_class(pod),
         )
-    containers = [_container_status(container, record, vms.get(container.name)) for container in pod.spec.containers]
+    containers = [
+        _container_status(pod, container, record, vms.get(container.name)) for container in pod.spec.containers
+    ]
     status = PodStatus(
         observed_generation=generation,
         phase=_phase(pod, containers),
         start_time=record.start_time,
         qos_class=qos_class(pod),
         container_statuses=containers,
+        virtual_machine_status=machine_status(pod, record, vms, containers),
         host_ip=address,
         host_ips=[PodIP(ip=address)] if address else [],
     )
@@ -68,7 +72,7 @@ def _phase(pod: Pod, containers: list[ContainerStatus]) -> str:
     return "Running" if began else "Pending"
 
 
-def _container_status(container: Container, record: PodRecord, vm: VmStatus | None) -> ContainerStatus:
+def _container_status(pod: Pod, container: Container, record: PodRecord, vm: VmStatus | None) -> ContainerStatus:
     known = record.container(container.name)
     running = vm is not None and vm.state in (VmState.RUNNING, VmState.PAUSED) and known.exit is None
     allocated = record.allocated.get(container.name)
@@ -84,6 +88,10 @@ def _container_status(container: Container, record: PodRecord, vm: VmStatus | No
     )
     if known.last_exit is not None:
         status.last_state = ContainerState(terminated=known.last_exit)
+    if powered_off(pod) and not running and not ended_for_good(pod, record, container.name):
+        status.state = OFF
+        if known.exit is not None:
+            status.last_state = ContainerState(terminated=known.exit)
     if allocated is not None and record.admitted:
         status.allocated_resources = dict(allocated.requests)
         status.resources = _in_force(allocated, known, vm if running else None)
@@ -145,6 +153,8 @@ def _conditions(pod: Pod, record: PodRecord, vms: Vms, status: PodStatus, now: s
     wanted: list[tuple[str, bool, str | None, str | None]] = []
     if record.pending is not None:
         wanted.append(("PodResizePending", True, record.pending.reason, record.pending.message))
+    if pod.spec.virtual_machine is not None:
+        wanted.append(("VirtualMachineConfigured", *configured(pod.spec.virtual_machine)))
     if record.progress is not None:
         error = record.progress.error
         wanted.append(("PodResizeInProgress", True, "Error" if error else None, error or _awaited(vms)))

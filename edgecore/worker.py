@@ -15,6 +15,7 @@ from edgecore import plan as steps
 from edgecore.book import Book
 from edgecore.desk import Desk
 from edgecore.events import Note, resize_detail
+from edgecore.machine import POWERED_OFF
 from edgecore.plan import Step, Vms, plan
 from edgecore.record import ContainerRecord, PodRecord, Trouble
 from edgecore.sizes import SizeError
@@ -69,8 +70,9 @@ _EXIT_REASONS = {
 _RESTARTS = {
     steps.RESIZE_RESTART: "Container {name} resize requires restart",
     steps.IMAGE_CHANGED: "Container {name} definition changed, will be restarted",
+    steps.POWER_OFF: "Virtual machine {name} is powered off, as its powerSpec wishes",
 }
-"""Stops that are followed by a start, whatever the restart policy says; the kubelet's words."""
+"""Stops that are followed by a start, whatever the restart policy says; the kubelet's words, where it has them."""
 
 
 def _container(pod: Pod, name: str) -> Container:
@@ -272,13 +274,15 @@ class Worker:
     async def _note_exit(self, pod: Pod, record: PodRecord, name: str, ending: Exit) -> None:
         known = record.container(name)
         ran = self._now() - self._ran_at.get(name, self._now())
-        planned = known.restart or steps.image_changed(_container(pod, name), known)
+        planned = steps.planned(pod, _container(pod, name), known)
         crashes = known.crashes if planned else (1 if ran >= _RESET_AFTER else known.crashes + 1)
         reason = (
             _EXIT_REASONS[ending.reason] if ending.code or ending.reason is not ExitReason.SHUTDOWN else "Completed"
         )
         if ending.reason is ExitReason.SHUTDOWN and ending.code:
             reason = "Error"
+        if steps.powered_off(pod):
+            reason = POWERED_OFF
         uuid = vm_uuid(self.uid, name)
         state = terminated(ending.code, reason, None, known.started_at, self.book.now(), uuid)
         self._not_before[name] = self._now() + (0.0 if planned else restart_delay(crashes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from kubeapi.meta import KubeModel
 from kubeapi.requirements import ContainerResizePolicy, ResourceRequirements
@@ -18,17 +18,20 @@ from kubeapi.requirements import ContainerResizePolicy, ResourceRequirements
 RUNNING, PAUSED, SHUTDOWN, SUSPENDED = POWER_SPECS = ("Running", "Paused", "Shutdown", "Suspended")
 """What `powerSpec` may wish."""
 STOP, TERMINATE = SHUTDOWN_BEHAVIORS = ("stop", "terminate")
-"""What becomes of the pod when its guest powers itself off: its restartPolicy decides, or it has ended for good."""
 
 
 class VirtualMachine(KubeModel):
     """The one virtual machine that a pod is."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     also: ClassVar[frozenset[str]] = frozenset({"trustedImageCertificate"})
     name: str = ""
+    """Also of the container that mirrors it. Cannot be updated."""
     image: str = ""
     image_pull_policy: str | None = None
     resources: ResourceRequirements | None = None
+    """The size that is wished: limits are what the guest gets. A patch resizes, as the resize subresource does."""
     resize_policy: list[ContainerResizePolicy] = Field(default_factory=list)
     volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
     volume_devices: list[dict[str, Any]] = Field(default_factory=list)
@@ -39,14 +42,20 @@ class VirtualMachine(KubeModel):
     user_data: str | None = None
     """Base64, at most 65535 bytes of it decoded."""
     cloud_init_user_data_script: str | None = None
+    """The same as text."""
     boot_volume: str | None = None
     """One of the pod's volumes; without it, the image."""
     shutdown_behavior: str | None = None
+    """What becomes of the pod when its guest powers itself off: `stop` (the default) leaves that to the pod's
+    restartPolicy, `terminate` ends it for good."""
     power_spec: str | None = None
+    """`Running` (the default), `Paused`, `Shutdown` or `Suspended`: the power state that is wished."""
 
 
 class VirtualMachineStatus(KubeModel):
     """What the node sees of it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: str = ""
     virtual_machine_id: str | None = None
