@@ -1,4 +1,8 @@
-"""The columns that `kubectl get` shows, as its users know them (recorded in tests/data/kubernetes/api/table_*.json)."""
+"""The columns that `kubectl get` shows, as its users know them (recorded in tests/data/kubernetes/api/table_*.json).
+
+Where a virtual machine (Arktos' form) is among the pods, `-o wide` has three more: its power, and what it has of what
+it wishes.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ from kubeapi.core import (
     Namespace,
     Node,
     Pod,
+    ResourceRequirements,
     Secret,
     ServiceAccount,
 )
@@ -54,19 +59,39 @@ def _pod_cells(pod: Pod, now: datetime) -> Sequence[Cell]:
     )
 
 
+def _machine_cells(pod: Pod, now: datetime) -> Sequence[Cell]:
+    """After a pod's own: power as the hypervisor has it; of CPU and memory what is allocated, and what is wished."""
+    vm, status = pod.spec.virtual_machine, pod.status.virtual_machine_status
+    if vm is None:
+        return (*_pod_cells(pod, now), NONE, NONE, NONE)
+    has = status.allocated_resources if status else None
+    sizes = (f"{_size(has, name)}/{_size(vm.resources, name)}" for name in ("cpu", "memory"))
+    return (*_pod_cells(pod, now), (status.power_state if status else None) or UNKNOWN, *sizes)
+
+
+def _size(resources: ResourceRequirements | None, name: str) -> str:
+    """A VM is as large as its limit, else its request."""
+    if resources is None:
+        return NONE
+    return resources.limits.get(name) or resources.requests.get(name) or NONE
+
+
+_POD_COLUMNS = (
+    NAME_COLUMN,
+    Column("Ready"),
+    Column("Status"),
+    Column("Restarts"),
+    AGE_COLUMN,
+    _wide("IP"),
+    _wide("Node"),
+    _wide("Nominated Node"),
+    _wide("Readiness Gates"),
+)
 PODS = Table(
-    (
-        NAME_COLUMN,
-        Column("Ready"),
-        Column("Status"),
-        Column("Restarts"),
-        AGE_COLUMN,
-        _wide("IP"),
-        _wide("Node"),
-        _wide("Nominated Node"),
-        _wide("Readiness Gates"),
-    ),
+    _POD_COLUMNS,
     _pod_cells,
+    wider=Table((*_POD_COLUMNS, _wide("Power"), _wide("VM CPU"), _wide("VM Memory")), _machine_cells),
+    needs=lambda pod: pod.spec.virtual_machine is not None,
 )
 
 

@@ -6,7 +6,7 @@ kind is in its `Strategy`, whose functions are pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -57,6 +57,12 @@ class Table(Generic[T]):
     columns: tuple[Column, ...] = (NAME_COLUMN, AGE_COLUMN)
     cells: Callable[[T, datetime], Sequence[Cell]] = _age_only
     """One row for one object, given now."""
+    wider: Table[T] | None = None
+    """What is shown instead as soon as one of the objects `needs` it: the same columns, and more after them."""
+    needs: Callable[[T], bool] = bool
+
+    def of(self, objects: Iterable[T]) -> Table[T]:
+        return self.wider if self.wider is not None and any(map(self.needs, objects)) else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from kubeapi import errors
-from kubeapi.resource import ResourceType
+from kubeapi.resource import ResourceType, Table
 from kubeapi.server.entities import Entity
 from kubeapi.server.negotiation import Form, Representation
 
@@ -91,17 +91,17 @@ class Renderer:
         return {"type": "BOOKMARK", "object": obj}
 
     def _table(self, entities: Sequence[Entity[Any]], meta: dict[str, Any], *, columns: bool = True) -> dict[str, Any]:
-        table = self._resource.table
+        table = self._resource.table.of(entity.obj for entity in entities)
         return {
             "kind": "Table",
             "apiVersion": self._meta_version,
             "metadata": meta,
             "columnDefinitions": [column.to_dict() for column in table.columns] if columns else None,
-            "rows": [self._row(entity) for entity in entities],
+            "rows": [self._row(table, entity) for entity in entities],
         }
 
-    def _row(self, entity: Entity[Any]) -> dict[str, Any]:
-        row: dict[str, Any] = {"cells": list(self._resource.table.cells(entity.obj, self._now))}
+    def _row(self, table: Table[Any], entity: Entity[Any]) -> dict[str, Any]:
+        row: dict[str, Any] = {"cells": list(table.cells(entity.obj, self._now))}
         if self._include == "Object":
             row["object"] = orjson.Fragment(entity.json)
         elif self._include == "Metadata":

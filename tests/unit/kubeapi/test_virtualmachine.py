@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubeapi import virtualmachineform as form
-from kubeapi.core import Container, Pod, VirtualMachine
+from kubeapi.core import Container, Pod, ResourceRequirements, VirtualMachine, VirtualMachineStatus
 from kubeapi.kinds.apps import DEPLOYMENTS
 from kubeapi.kinds.batch import CRON_JOBS
 from kubeapi.resources import PODS
 from kubeapi.workloads import CronJob, Deployment
 
+NOW = datetime(2026, 12, 1, tzinfo=UTC)
 SIZE = {"limits": {"cpu": "250m", "memory": "96Mi"}}
 BIGGER = {"requests": {"cpu": "700m", "memory": "96Mi"}, "limits": {"cpu": "700m", "memory": "96Mi"}}
 
@@ -148,6 +150,23 @@ def test_what_contradicts_itself_is_refused() -> None:
 )
 def test_what_is_refused_and_how(wrong: dict[str, Any], told: str) -> None:
     assert told in refusals(pod(machine(**wrong)))
+
+
+def test_its_columns_come_with_it() -> None:
+    plain = Pod.from_dict({"metadata": {"name": "c"}, "spec": {"containers": [{"name": "c"}]}})
+    made = pod()
+    assert PODS.table.of([plain]) is PODS.table
+    table = PODS.table.of([plain, made])
+    assert [column.name for column in table.columns][-3:] == ["Power", "VM CPU", "VM Memory"]
+    assert list(table.cells(plain, NOW))[-3:] == ["<none>"] * 3
+    assert list(table.cells(made, NOW))[-3:] == ["<unknown>", "<none>/250m", "<none>/96Mi"]
+    allocated = ResourceRequirements.from_dict(
+        {"limits": {"cpu": "100m"}, "requests": {"cpu": "50m", "memory": "64Mi"}}
+    )
+    made.status.virtual_machine_status = VirtualMachineStatus(
+        name="vm", power_state="running", allocated_resources=allocated
+    )
+    assert list(table.cells(made, NOW))[-3:] == ["running", "100m/250m", "64Mi/96Mi"]
 
 
 # Updates
