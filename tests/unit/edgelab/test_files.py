@@ -104,7 +104,8 @@ def test_s83_a_node_may_use_its_own_topics_only() -> None:
 def test_an_example_is_one_pod_named_like_its_file(file: Path) -> None:
     (document,) = yaml.safe_load_all(file.read_text())
     assert (document["kind"], document["metadata"]["name"]) == ("Pod", file.stem)
-    assert [container["name"] for container in document["spec"]["containers"]] == ["vm"]
+    spec = document["spec"]
+    assert [container["name"] for container in spec.get("containers", [spec.get("virtualMachine")])] == ["vm"]
 
 
 def test_a_kubeconfig_that_is_none_is_named(tmp_path: Path) -> None:
