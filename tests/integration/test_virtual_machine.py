@@ -130,7 +130,7 @@ async def test_it_is_shown(cluster: Cluster) -> None:
     described = (await cluster.kubectl("describe", "pod", NAME)).ok()
     assert "Image:      copepod/micro:latest" in described
     explained = (await cluster.kubectl("explain", "pod.spec.virtualMachine.powerSpec")).ok()
-    assert "the power state" in explained
+    assert "`Shutdown` or `Suspended`" in explained
     header, row = (await cluster.kubectl("get", "pods", "-o", "wide")).ok().splitlines()
     assert header.split("  ")[-1].strip() == "VM MEMORY"
     assert row.split()[-3:] == ["<unknown>", "<none>/250m", "<none>/96Mi"]
