@@ -260,18 +260,22 @@ class StoreObjects:
         *,
         dry_run: bool = False,
         by: str | None = ownership.INTERNAL,
+        through: str = "",
     ) -> T:
         """Read, edit, admit, write; again from the start when another writer came between.
 
         `edit` gets a private copy and returns the wish. A wish whose resourceVersion is not the current one is a
-        conflict (409). What changes nothing is not written. `by` as in `create_object`.
+        conflict (409). What changes nothing is not written. `by` as in `create_object`; `through` is the subresource
+        by whose form it writes the object itself (`scale`).
         """
         for _ in range(_ATTEMPTS):
             entity = await self.read(resource, namespace, name)
             old = entity.obj
             wish = edit(entity.copied())
             preparing.check_identity(resource, wish, old)
-            new = preparing.prepared(resource, subresource, wish, entity, Author(by, timestamp(self.clock.now())))
+            new = preparing.prepared(
+                resource, subresource, wish, entity, Author(by, timestamp(self.clock.now()), through)
+            )
             await self.admission.admit(subresource, new, old)
             value = encode(new)
             if value == entity.row.value:

@@ -78,6 +78,7 @@ class Author:
     by: str | None
     """The manager; None = the object says itself who owns what (an apply)."""
     now: str
+    through: str = ""
 
     def own(
         self, resource: ResourceType[Any], subresource: str, old: Data, new: KubeObject, given: list[dict[str, Any]]
@@ -85,7 +86,7 @@ class Author:
         meta = new.metadata
         meta.managed_fields = given
         if self.by is not None:
-            meta.managed_fields = updated(resource, subresource, old, new, given, self.by, self.now)
+            meta.managed_fields = updated(resource, subresource or self.through, old, new, given, self.by, self.now)
 
 
 def name_problems(name: str) -> list[Cause]:

@@ -11,7 +11,7 @@ from kubeapi.decode import check_kind, decode
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
 from kubeapi.scale import Scale
-from kubeapi.server import bodies, negotiation, queries
+from kubeapi.server import bodies, negotiation, ownership, queries
 from kubeapi.server.patching import Patch
 from kubeapi.server.paths import Target
 from kubeapi.server.responses import answer
@@ -41,7 +41,10 @@ async def handle(server: Server, request: web.Request, resource: ResourceType[An
         def edit(current: KubeObject) -> KubeObject:
             return scale.scaled(current, patch.apply(scale.of(current)))
 
-    stored = await server.objects.change(resource, target.namespace, target.name, edit, dry_run=options.dry_run)
+    by = ownership.writer(options.manager, request.headers.get("User-Agent", ""))
+    stored = await server.objects.change(
+        resource, target.namespace, target.name, edit, dry_run=options.dry_run, by=by, through="scale"
+    )
     return _answer(request, stored)
 
 

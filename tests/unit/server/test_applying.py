@@ -77,6 +77,23 @@ async def test_who_makes_an_object_by_applying_it_has_nobody_before_him(api: Api
     assert (made.status, managers(made)) == (201, [("me", "Apply", "")]), made.body
 
 
+async def test_who_scales_owns_the_number_of_replicas(api: Api) -> None:
+    """And is named by the next conflict, as the reference names it."""
+    path = "/apis/apps/v1/namespaces/demo/deployments/d"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    wish = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    await apply(api, path, wish)
+    query = "fieldManager=kubectl"
+    scaled = await api.call("PATCH", f"{path}/scale?{query}", {"spec": {"replicas": 1}}, content_type=MERGE)
+    assert (scaled.status, scaled.body["spec"]["replicas"]) == (200, 1)
+    found = await api.call("GET", path)
+    assert managers(found) == [("me", "Apply", ""), ("kubectl", "Update", "scale")]
+    again = await apply(api, path, wish)
+    conflict = 'conflict with "kubectl" with subresource "scale" using apps/v1: .spec.replicas'
+    assert (again.status, again.body["message"]) == (409, f"Apply failed with 1 conflict: {conflict}")
+
+
 async def test_preconditions_of_an_apply(api: Api) -> None:
     made = await apply(api, f"{MAPS}/c", config(data={"a": "1"}))
     version, uid = made.body["metadata"]["resourceVersion"], made.body["metadata"]["uid"]
