@@ -539,6 +539,35 @@ async def test_s86_an_empty_hub_deletes_nothing_and_the_old_one_claims_by_uid(wo
             assert not world.recorder.of(vm.uuid, "stopped")
 
 
+async def test_arktos_form_boots_is_resized_by_a_plain_patch_and_switched_off_and_on(world: World) -> None:
+    """`spec.virtualMachine`: the same VM as of a container, and its power as it is wished."""
+    wanted = manifest("machine", requests={"cpu": "250m"})
+    wanted["spec"]["virtualMachine"] = wanted["spec"].pop("containers")[0]
+
+    async def wish(**change: Any) -> None:
+        text = json.dumps({"spec": {"virtualMachine": change}})
+        await world.kubectl.ok("patch", "pod", "machine", "--patch", text)
+
+    async with pods(world, wanted):
+        before = await answering(world, "machine")
+        status = (await world.pod("machine"))["status"]["virtualMachineStatus"]
+        assert (status["virtualMachineId"], status["powerState"]) == (before.uuid, "running")
+        sizes = {"cpu": "700m", "memory": "160Mi"}
+        await wish(resources={"limits": sizes, "requests": sizes})
+        await world.resized("machine")
+        grown = await world.vm("machine")
+        assert (grown.boot_id, grown.cpu_limit_millicores, grown.memory_actual_mib) == (before.boot_id, 700, 160)
+        await wish(powerSpec="Shutdown")
+        await shows(world, "machine", "PoweredOff")
+        assert (await world.vm("machine")).state is VmState.STOPPED
+        await wish(powerSpec="Running")
+        await restarts(world, "machine", 1)
+        again = await answering(world, "machine")
+        assert again.uuid == before.uuid
+        assert again.boot_id != before.boot_id
+        assert again.cpu_limit_millicores == 700
+
+
 async def test_nothing_is_left_behind(world: World) -> None:
     """Last: every pod of this file is gone, so nothing of their VMs may be: domain, process, socket, cgroup, log."""
     uuids = {effect.uuid for effect in world.recorder.effects}
