@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kubeapi import fields, qos
+from kubeapi import fields, qos, virtualmachineform
 from kubeapi.core import Container, Pod, ResourceRequirements
 from kubeapi.errors import Cause, invalid
 from kubeapi.fields import forbidden
@@ -52,6 +52,10 @@ def keep_resize_changes(old: Pod, patched: Pod) -> Pod:
 
 
 def validate_resize(new: Pod, old: Pod) -> Sequence[Cause]:
+    return virtualmachineform.told(new.spec, _validate(new, old))
+
+
+def _validate(new: Pod, old: Pod) -> list[Cause]:
     if _MIRROR in old.metadata.annotations:
         return [forbidden(fields.NO_FIELD, "static pods cannot be resized")]
     if old.spec.os and old.spec.os.get("name") == "windows":

@@ -87,7 +87,7 @@ async def test_a_plain_patch_is_refused_as_the_subresource_refuses(cluster: Clus
         ({"limits": {"cpu": "1m"}}, "spec.virtualMachine.resources.requests: Invalid value: "),
         (
             {"limits": {"memory": None}},
-            "spec.containers[0].resources.limits: Forbidden: resource limits cannot be remov",
+            "spec.virtualMachine.resources.limits: Forbidden: resource limits cannot be",
         ),
         (
             {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}},

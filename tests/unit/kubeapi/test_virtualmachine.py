@@ -198,7 +198,7 @@ def test_a_machine_is_resized_by_the_rules_of_the_subresource() -> None:
     _, refused = written(old, vm(old, resources={"limits": {"cpu": "1", "memory": "96Mi"}, "requests": {"cpu": "1m"}}))
     assert 'spec: Invalid value: "Guaranteed": Pod QOS Class may not change as a result of resizing' in refused
     _, refused = written(old, vm(old, resources={"limits": {"cpu": "250m"}}))
-    assert "spec.containers[0].resources.limits: Forbidden: resource limits cannot be removed" in refused
+    assert "spec.virtualMachine.resources.limits: Forbidden: resource limits cannot be removed" in refused
     _, refused = written(old, vm(old, resources={"limits": SIZE["limits"] | {"example.com/gpu": "1"}}))
     assert "spec: Forbidden: only cpu and memory resources are mutable" in refused
 
