@@ -10,6 +10,7 @@ from kubeapi.meta import Condition, KubeModel, KubeObject
 from kubeapi.requirements import ContainerResizePolicy as ContainerResizePolicy
 from kubeapi.requirements import ResourceList as ResourceList
 from kubeapi.requirements import ResourceRequirements as ResourceRequirements
+from kubeapi.requirements import VolumeDevice, VolumeMount
 from kubeapi.virtualmachine import VirtualMachine as VirtualMachine
 from kubeapi.virtualmachine import VirtualMachineStatus as VirtualMachineStatus
 
@@ -41,8 +42,8 @@ class Container(KubeModel):
     resize_policy: list[ContainerResizePolicy] = Field(default_factory=list)
     restart_policy: str | None = None
     """Of an init container: `Always` makes it a sidecar."""
-    volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
-    volume_devices: list[dict[str, Any]] = Field(default_factory=list)
+    volume_mounts: list[VolumeMount] = Field(default_factory=list)
+    volume_devices: list[VolumeDevice] = Field(default_factory=list)
     liveness_probe: dict[str, Any] | None = None
     readiness_probe: dict[str, Any] | None = None
     startup_probe: dict[str, Any] | None = None

@@ -210,7 +210,7 @@ def _mounts(container: Container, path: str, volumes: set[str]) -> list[Cause]:
     places = set()
     for index, mount in enumerate(container.volume_mounts):
         where = f"{path}.volumeMounts[{index}]"
-        name, place = mount.get("name"), mount.get("mountPath")
+        name, place = mount.name, mount.mount_path
         if not name:
             causes.append(required(f"{where}.name"))
         elif name not in volumes:

@@ -1,4 +1,4 @@
-"""Amounts of compute resources, as containers, virtual machines and pods name them (core/v1).
+"""What containers and virtual machines have in common: amounts of resources, and mounts of volumes (core/v1).
 
 Amounts become canonical when an object is parsed (`0.5` → `500m`), and are rounded up to whole thousandths, as the API
 server does when it defaults an object.
@@ -42,3 +42,18 @@ class ContainerResizePolicy(KubeModel):
     resource_name: str = ""
     restart_policy: str = ""
     """`NotRequired` or `RestartContainer`."""
+
+
+class VolumeMount(KubeModel):
+    name: str = ""
+    mount_path: str = ""
+    read_only: bool | None = None
+    recursive_read_only: str | None = None
+    sub_path: str | None = None
+    sub_path_expr: str | None = None
+    mount_propagation: str | None = None
+
+
+class VolumeDevice(KubeModel):
+    name: str = ""
+    device_path: str = ""

@@ -8,12 +8,12 @@ status, where only a node writes, not in the spec. How machine and container are
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict, Field
 
 from kubeapi.meta import KubeModel
-from kubeapi.requirements import ContainerResizePolicy, ResourceRequirements
+from kubeapi.requirements import ContainerResizePolicy, ResourceRequirements, VolumeDevice, VolumeMount
 
 RUNNING, PAUSED, SHUTDOWN, SUSPENDED = POWER_SPECS = ("Running", "Paused", "Shutdown", "Suspended")
 """What `powerSpec` may wish."""
@@ -33,8 +33,8 @@ class VirtualMachine(KubeModel):
     resources: ResourceRequirements | None = None
     """The size that is wished: limits are what the guest gets. A patch resizes, as the resize subresource does."""
     resize_policy: list[ContainerResizePolicy] = Field(default_factory=list)
-    volume_mounts: list[dict[str, Any]] = Field(default_factory=list)
-    volume_devices: list[dict[str, Any]] = Field(default_factory=list)
+    volume_mounts: list[VolumeMount] = Field(default_factory=list)
+    volume_devices: list[VolumeDevice] = Field(default_factory=list)
     key_pair_name: str | None = None
     """Of a Secret with the public key that may log in."""
     public_key: str | None = None
