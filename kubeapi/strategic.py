@@ -6,7 +6,7 @@ the patch names come in the patch's order, and new ones before those it does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 MERGE_KEYS: Mapping[str, str] = {
@@ -87,6 +87,8 @@ def _merge_value(old: Any, new: Any, order: Any, path: str, key: str) -> Any:
 
 
 def _merge_list(old: list[Any], new: list[Any], order: Any, path: str, key: str) -> list[Any]:
+    if order is not None and not isinstance(order, list):
+        raise PatchError("invalid patch format of setElementOrder list")
     if path in MERGED_PRIMITIVES:
         merged = [*old, *(item for item in new if item not in old)]
         return _ordered(merged, order or new, old, lambda item: item)
@@ -118,6 +120,7 @@ def _merge_items(old: list[Any], new: list[Any], merge_key: str, path: str) -> l
 
 def _ordered(merged: list[Any], wanted: Sequence[Any], old: list[Any], key: Callable[[Any], Any]) -> list[Any]:
     """Named items in the wanted order; the others keep their places relative to those they stood before."""
+    _check_keys(key(item) for item in (*wanted, *merged, *old))
     rank = {key(item): index for index, item in enumerate(wanted)}
     place = {key(item): index for index, item in enumerate(old)}
     named = sorted((item for item in merged if key(item) in rank), key=lambda item: rank[key(item)])
@@ -150,9 +153,17 @@ def _apply_list_directive(
             result[name] = _merge_list(result[name], [], value, _join(path, name), name)
 
 
-def _check_order(order: Any, items: list[Any], merge_key: str) -> None:
+def _check_keys(keys: Iterable[Any]) -> None:
+    for key in keys:
+        if isinstance(key, dict | list):
+            raise PatchError(f"cannot merge by {go_format(key)}: a merge key is no object and no list")
+
+
+def _check_order(order: list[Any], items: list[Any], merge_key: str) -> None:
     """Everything that the patch sets must be in the order it gives."""
-    named = [item.get(merge_key) for item in order if isinstance(item, dict)] if isinstance(order, list) else []
+    if not all(isinstance(item, dict) for item in order):
+        raise PatchError("invalid patch format of setElementOrder list")
+    named = [item.get(merge_key) for item in order]
     if any(item.get(merge_key) not in named for item in items):
         raise PatchError(f"The order in patch list:\n{items}\n doesn't match $setElementOrder list:\n{order}\n")
 

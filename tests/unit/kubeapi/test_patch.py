@@ -276,3 +276,22 @@ def test_ports_are_merged_by_what_they_belong_to() -> None:
     policy = {"spec": {"ingress": [{"ports": [{"port": 1}]}]}, "ports": [{"port": 1}]}
     patch = {"spec": {"ingress": [{"ports": [{"port": 2}]}]}, "ports": [{"port": 2}]}
     assert strategic_merge(policy, patch) == patch
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"spec": {"containers": [{"name": []}]}},
+        {"spec": {"containers": [{"name": {}}]}},
+        {"spec": {"$setElementOrder/containers": [1]}},
+        {"spec": {"containers": [{"name": "a"}], "$setElementOrder/containers": ["a"]}},
+        {"spec": {"containers": [{"name": "a"}], "$setElementOrder/containers": {"a": 1}}},
+        {"spec": {"containers": [{"name": "a"}], "$setElementOrder/containers": [{"name": []}]}},
+        {"metadata": {"finalizers": [{}]}},
+        {"metadata": {"finalizers": ["y"], "$setElementOrder/finalizers": [[]]}},
+        {"metadata": {"finalizers": ["y"], "$setElementOrder/finalizers": 5}},
+    ],
+)
+def test_a_strategic_patch_that_is_none_is_refused(patch: dict[str, Any]) -> None:
+    with pytest.raises(PatchError):
+        strategic_merge({"spec": {"containers": [{"name": "a"}]}, "metadata": {"finalizers": ["x"]}}, patch)
