@@ -41,8 +41,8 @@ class About:
         for path in ("/healthz", "/livez", "/readyz"):
             router.add_get(path, self.health)
             router.add_get(path + "/{check:.*}", self.health)
-        router.add_get("/version", self.version)
         for path, handler in (
+            ("/version", self.version),
             ("/", self.paths),
             ("/api", self.api),
             ("/apis", self.apis),

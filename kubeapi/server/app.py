@@ -15,7 +15,7 @@ from aiohttp import web
 from kubeapi import errors
 from kubeapi.errors import ApiError
 from kubeapi.server import about, auth, framing
-from kubeapi.server.auth import Authenticator
+from kubeapi.server.auth import Authenticator, User
 from kubeapi.server.handlers import USER, Server
 from kubeapi.server.keeping import StatusKeeper
 from kubeapi.server.logs import LogSource, NoLogs
@@ -33,8 +33,7 @@ _SHUTDOWN_SECONDS = 5.0
 _MAX_HEADER = 16 * 1024
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
-TOKENS: web.AppKey[Tokens] = web.AppKey("tokens", Tokens)
-AUTHENTICATOR: web.AppKey[Authenticator] = web.AppKey("authenticator", Authenticator)
+SERVER: web.AppKey[Server] = web.AppKey("server", Server)
 
 
 def create_app(
@@ -50,10 +49,13 @@ def create_app(
     `token_key` signs service accounts' tokens; without one, they are void when the application ends.
     """
     tokens = Tokens(token_key or secrets.token_bytes(32), objects)
-    server = Server(objects, logs or NoLogs(), tokens)
+
+    async def identify(token: str) -> User | None:
+        return authenticator.authenticate(token) or await tokens.authenticate(token)
+
+    server = Server(objects, logs or NoLogs(), tokens, identify)
     app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
-    app[AUTHENTICATOR] = authenticator
-    app[TOKENS] = tokens
+    app[SERVER] = server
     about.add_routes(app, objects.registry, Documents(objects.registry))
     app.router.add_route("*", "/{path:.*}", server.dispatch)
     app.cleanup_ctx.append(_while_running("namespace-janitor", NamespaceJanitor(objects).run))
@@ -105,9 +107,7 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
     if request.path.split("/")[1] in _OPEN:
         return await handler(request)
     token = auth.bearer_token(request.headers.get("Authorization"))
-    user = request.app[AUTHENTICATOR].authenticate(token) if token else None
-    if user is None and token:
-        user = await request.app[TOKENS].authenticate(token)
+    user = await request.app[SERVER].identify(token) if token else None
     if user is None:
         raise errors.unauthorized()
     request[USER] = user

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 AUTHENTICATED = "system:authenticated"
+AUDIENCE = "https://kubernetes.default.svc"
+"""Whom tokens are for: this server, as the reference calls itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +17,10 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+
+
+Identify = Callable[[str], Awaitable[User | None]]
+"""The bearer of a token of any kind that this server takes."""
 
 
 class Authenticator(Protocol):

@@ -29,7 +29,7 @@ from kubeapi.server import (
     scaling,
     selection,
 )
-from kubeapi.server.auth import User
+from kubeapi.server.auth import Identify, User
 from kubeapi.server.entities import Entity
 from kubeapi.server.extras import ExtraResource
 from kubeapi.server.logs import LogSource
@@ -56,6 +56,7 @@ class Server:
     objects: StoreObjects
     logs: LogSource
     tokens: Tokens
+    identify: Identify
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends watches and followed logs when the server goes down."""
 
@@ -67,7 +68,7 @@ class Server:
         resource = self.objects.registry.find(target.group, target.version, target.plural)
         if resource is None:
             extra = extras.find(target.group, target.version, target.plural)
-            if extra is None or target.name:
+            if extra is None or target.name or bool(target.namespace) != extra.namespaced:
                 raise errors.path_not_found()
             return await self._review(request, extra)
         if bool(target.namespace) and not resource.namespaced:
@@ -222,7 +223,7 @@ class Server:
         if request.method != "POST":
             raise errors.method_not_allowed()
         review = bodies.parse_mapping(await request.read(), request.headers.get("Content-Type"), extra.kind)
-        status = extra.answer(review, request[USER])
+        status = await extra.answer(review, request[USER], self.identify)
         identity = {"kind": extra.kind, "apiVersion": f"{extra.group}/{extra.version}", "metadata": {}}
         return answer(request, {**review, **identity, "status": status}, 201)
 

@@ -20,12 +20,11 @@ from kubeapi.clock import timestamp
 from kubeapi.core import ServiceAccount
 from kubeapi.errors import ApiError
 from kubeapi.server import bodies
-from kubeapi.server.auth import AUTHENTICATED, User
+from kubeapi.server.auth import AUDIENCE, AUTHENTICATED, User
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.responses import answer
 
-AUDIENCE = "https://kubernetes.default.svc"
 _DEFAULT_SECONDS = 3600
 _MIN_SECONDS = 600
 _MAX_SECONDS = 1 << 32

@@ -141,10 +141,15 @@ async def test_an_accounts_token_is_good_until_it_expires_or_the_account_goes(ap
         return response.status
 
     assert await ask(token) == 200
+    review = await api.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
+    assert (review.status, review.body["status"]["authenticated"]) == (201, True)
+    assert review.body["status"]["user"]["username"] == "system:serviceaccount:demo:robot"
     head, claims, signature = token.split(".")
     forged = signature[:-2] + ("AA" if signature[-2:] != "AA" else "BB")
     assert await ask(f"{head}.{claims}.{forged}") == 401
     assert await ask("not.a.token") == 401
+    refused = await api.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "not.a.token"}})
+    assert refused.body["status"] == {"user": {}, "error": "invalid bearer token"}
     api.clock.moment += timedelta(seconds=601)
     assert await ask(token) == 401
     api.clock.moment -= timedelta(seconds=601)
@@ -152,3 +157,16 @@ async def test_an_accounts_token_is_good_until_it_expires_or_the_account_goes(ap
     assert await ask(token) == 401
     short = await api.call("POST", path.replace("robot", "none"), {"spec": {}})
     assert short.status == 404
+
+
+async def test_reviews_of_what_others_may_do(api: Api) -> None:
+    path = "/apis/authorization.k8s.io/v1"
+    wish = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+    allowed = await api.call("POST", f"{path}/subjectaccessreviews", {"spec": wish | {"user": "bob"}})
+    assert (allowed.status, allowed.body["status"]["allowed"]) == (201, True)
+    nobody = await api.call("POST", f"{path}/subjectaccessreviews", {"spec": wish})
+    assert nobody.status == 422
+    assert "at least one of user or group must be specified" in nobody.body["message"]
+    local = f"{path}/namespaces/demo/localsubjectaccessreviews"
+    assert (await api.call("POST", local, {"spec": wish | {"user": "bob"}})).status == 201
+    assert (await api.call("POST", f"{path}/localsubjectaccessreviews", {"spec": wish})).status == 404
