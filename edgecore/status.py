@@ -157,7 +157,7 @@ def _conditions(pod: Pod, record: PodRecord, vms: Vms, status: PodStatus, now: s
         wanted.append(("VirtualMachineConfigured", *configured(pod.spec.virtual_machine)))
     if record.progress is not None:
         error = record.progress.error
-        wanted.append(("PodResizeInProgress", True, "Error" if error else None, error or _awaited(vms)))
+        wanted.append(("PodResizeInProgress", True, "Error" if error else None, error or _awaited(pod, vms)))
     wanted += [
         ("PodReadyToStartContainers", record.admitted, None, None),
         ("Initialized", True, "PodCompleted" if status.phase == "Succeeded" else None, None),
@@ -179,8 +179,10 @@ def _conditions(pod: Pod, record: PodRecord, vms: Vms, status: PodStatus, now: s
     ]
 
 
-def _awaited(vms: Vms) -> str | None:
+def _awaited(pod: Pod, vms: Vms) -> str | None:
     """Whose word a resize waits for: nothing is done until the guest shows it (S-63)."""
+    if powered_off(pod):
+        return "the virtual machine is powered off, and has its new size when it is switched on"
     for name, vm in vms.items():
         if vm.state is VmState.RUNNING and not vm.agent_ready:
             return f"container {name!r}: waiting for the guest's agent to connect (it boots, or its agent has ended)"

@@ -70,7 +70,7 @@ _EXIT_REASONS = {
 _RESTARTS = {
     steps.RESIZE_RESTART: "Container {name} resize requires restart",
     steps.IMAGE_CHANGED: "Container {name} definition changed, will be restarted",
-    steps.POWER_OFF: "Virtual machine {name} is powered off, as its powerSpec wishes",
+    steps.POWER_OFF: "Powering off virtual machine {name}, as its powerSpec wishes",
 }
 """Stops that are followed by a start, whatever the restart policy says; the kubelet's words, where it has them."""
 

@@ -98,6 +98,10 @@ async def test_a_machine_that_is_off_is_resized_when_it_is_switched_on(node: Nod
     await node.until(lambda: waits(node) == "PoweredOff")
     await node.wish(machine(3, powerSpec="Shutdown", cpu="1500m"))
     await node.until(lambda: node.book.records["u1"].allocated["vm"].limits["cpu"] == "1500m")
+    await node.until(lambda: node.status().observed_generation == 3)
+    waiting = node.status().condition("PodResizeInProgress")
+    assert waiting is not None
+    assert "has its new size when it is switched on" in (waiting.message or "")
     assert not node.host.vms[VM].running
     await node.wish(machine(4, cpu="1500m"))
     await node.until(node.ready)

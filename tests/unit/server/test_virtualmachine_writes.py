@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubeapi import virtualmachineform
-from kubeapi.core import Pod
+from kubeapi.core import LimitRange, Pod
 from tests.unit.server.conftest import MERGE, Api, running_api
 from tests.unit.server.test_hostile import APPLY, JSON_PATCH, PODS, STRATEGIC
 
@@ -92,3 +92,15 @@ def test_machine_and_mirror_stay_in_step(writes: list[tuple[str, str, dict[str, 
                     assert virtualmachineform.mirror_of(pod.spec) is not None, (writes, pod.spec.to_dict())
 
     asyncio.run(run())
+
+
+async def test_what_a_limit_range_gives_to_containers_the_machine_has(api: Api) -> None:
+    limits = {"limits": [{"type": "Container", "default": {"cpu": "500m"}, "defaultRequest": {"cpu": "100m"}}]}
+    await api.objects.create(LimitRange.from_dict({"metadata": {"name": "l", "namespace": "demo"}, "spec": limits}))
+    answer = await api.call(
+        "POST", PODS, json.dumps(_BODY | {"spec": {"virtualMachine": {"name": "vm", "image": "a:1"}}})
+    )
+    assert answer.status == 201
+    given = {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
+    spec = answer.body["spec"]
+    assert spec["virtualMachine"]["resources"] == spec["containers"][0]["resources"] == given
