@@ -46,6 +46,13 @@ def camel(name: str) -> str:
     return head + "".join(word[:1].upper() + word[1:] for word in tail)
 
 
+def _with_undeclared(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """What is kept without being declared is in the schema as well, of no particular type."""
+    undeclared = sorted(model.also) if issubclass(model, KubeModel) else ()
+    for name in undeclared:
+        schema.setdefault("properties", {}).setdefault(name, {})
+
+
 class KubeModel(BaseModel):
     """Base of all types. Mutable; treat what came out of a store or cache as read-only and `copied()` it first."""
 
@@ -56,6 +63,7 @@ class KubeModel(BaseModel):
         defer_build=True,
         strict=True,
         protected_namespaces=(),
+        json_schema_extra=_with_undeclared,
     )
 
     also: ClassVar[frozenset[str]] = frozenset()

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from kubeapi import errors
 from kubeapi.resource import Registry
-from kubeapi.server import discovery, negotiation
-from kubeapi.server.openapi import PROTO_V2, PROTO_V2_ANSWER, Documents, empty_v2, empty_v2_proto
+from kubeapi.server import discovery, negotiation, openapi2
+from kubeapi.server.openapi import Documents
 from kubeapi.server.responses import answer
 
 VERSION = {
@@ -87,12 +87,10 @@ class About:
         return self._known(request, discovery.resource_list(self._registry, group, version))
 
     async def openapi_v2(self, request: web.Request) -> web.Response:
-        """kubectl asks for it before it takes a `kind: List` file. A document without schemas leaves validation to the
-        server, which does it in any case; the schemas are in version 3.
-        """
-        if PROTO_V2 in request.headers.get("Accept", ""):
-            return web.Response(body=empty_v2_proto(VERSION["gitVersion"]), content_type=PROTO_V2_ANSWER)
-        return answer(request, empty_v2(VERSION["gitVersion"]))
+        found = openapi2.document(VERSION["gitVersion"], self._documents.all())
+        if openapi2.PROTO in request.headers.get("Accept", ""):
+            return web.Response(body=openapi2.encode(found), content_type=openapi2.PROTO_ANSWER)
+        return answer(request, found)
 
     async def openapi(self, request: web.Request) -> web.Response:
         return answer(request, self._documents.index())

@@ -45,6 +45,10 @@ class Documents:
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
 
+    def all(self) -> list[Schema]:
+        paths = (_path(group, version) for group, version in group_versions(self._registry))
+        return [document for path in paths if (document := self.document(path))]
+
     def document(self, path: str) -> Schema | None:
         """`api/v1`, `apis/apps/v1`."""
         for group, version in group_versions(self._registry):
@@ -182,25 +186,3 @@ def _property(name: str, schema: Schema, names: dict[str, str]) -> Schema:
         cleaned |= {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": "merge"}
     cleaned.setdefault("description", "")
     return cleaned
-
-
-PROTO_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""How clients ask for it."""
-PROTO_V2_ANSWER = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""How servers name it: with an `@` it would be no valid media type."""
-
-
-def empty_v2(version: str) -> dict[str, Any]:
-    """An OpenAPI 2 document that knows of no path and no schema."""
-    return {"swagger": "2.0", "info": {"title": "Kubernetes", "version": version}, "paths": {}}
-
-
-def empty_v2_proto(version: str) -> bytes:
-    """The same as gnostic's openapi.v2.Document: swagger = 1, info = 2 {title = 1, version = 2}; all short strings."""
-    info = _string(1, b"Kubernetes") + _string(2, version.encode())
-    return _string(1, b"2.0") + _string(2, info)
-
-
-def _string(number: int, value: bytes) -> bytes:
-    """A length-delimited field of fewer than 128 bytes."""
-    return bytes([number << 3 | 2, len(value)]) + value
