@@ -96,6 +96,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         await _namespaces(objects)
         await ensure_priority_classes(objects)
         pods, nodes = Mirror(objects, Pod), Mirror(objects, Node)
+        namespaces = Mirror(objects, Namespace)
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
         leases = NodeLeases(objects, world.clock, nodes, settings.nodes.lease_timeout)
 
@@ -121,11 +122,12 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         )
         port = await stack.enter_async_context(_serving(settings, keys, app))
         kubeconfig = _write_access(settings, keys, port)
-        scheduler = Scheduler(objects, world.clock, pods, nodes)
+        scheduler = Scheduler(objects, world.clock, pods, nodes, namespaces)
         orphans = Orphans(objects, pods, nodes, settings.nodes.lease_timeout)
         background = {
             "pods": pods.run(),
             "nodes": nodes.run(),
+            "namespaces": namespaces.run(),
             "node-lifecycle": lifecycle.run(),
             "node-leases": leases.run(),
             "scheduler": scheduler.run(),

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from cloudhub.mirror import Mirror, each, level_loop
-from cloudhub.placement import NOT_READY, UNREACHABLE
+from cloudhub.placement_nodes import NOT_READY, UNREACHABLE
 from cloudhub.recorder import Recorder
 from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, NodeCondition, Pod, Taint

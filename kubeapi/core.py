@@ -11,6 +11,7 @@ from kubeapi.requirements import ContainerResizePolicy as ContainerResizePolicy
 from kubeapi.requirements import ResourceList as ResourceList
 from kubeapi.requirements import ResourceRequirements as ResourceRequirements
 from kubeapi.requirements import VolumeDevice, VolumeMount
+from kubeapi.scheduling import Affinity, PodSchedulingGate, TopologySpreadConstraint
 from kubeapi.virtualmachine import VirtualMachine as VirtualMachine
 from kubeapi.virtualmachine import VirtualMachineStatus as VirtualMachineStatus
 
@@ -25,6 +26,7 @@ class ContainerPort(KubeModel):
     name: str | None = None
     container_port: int = 0
     host_port: int | None = None
+    host_ip: str | None = None
     protocol: str | None = None
 
 
@@ -76,8 +78,7 @@ class PodSpec(KubeModel):
     also: ClassVar[frozenset[str]] = frozenset(
         {
             "dnsConfig", "hostAliases", "hostIPC", "hostPID", "hostUsers", "hostnameOverride", "resourceClaims",
-            "schedulingGroup", "setHostnameAsFQDN", "shareProcessNamespace", "topologySpreadConstraints",
-            "workloadRef",
+            "schedulingGroup", "setHostnameAsFQDN", "shareProcessNamespace", "workloadRef",
         }
     )  # fmt: skip
     containers: list[Container] = Field(default_factory=list)
@@ -93,7 +94,8 @@ class PodSpec(KubeModel):
     dns_policy: str | None = None
     node_name: str | None = None
     node_selector: dict[str, str] = Field(default_factory=dict)
-    affinity: dict[str, Any] | None = None
+    affinity: Affinity | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] = Field(default_factory=list)
     tolerations: list[Toleration] = Field(default_factory=list)
     scheduler_name: str | None = None
     priority: int | None = None
@@ -111,7 +113,7 @@ class PodSpec(KubeModel):
     security_context: dict[str, Any] | None = None
     image_pull_secrets: list[dict[str, Any]] = Field(default_factory=list)
     readiness_gates: list[dict[str, Any]] = Field(default_factory=list)
-    scheduling_gates: list[dict[str, Any]] = Field(default_factory=list)
+    scheduling_gates: list[PodSchedulingGate] = Field(default_factory=list)
     enable_service_links: bool | None = None
     os: dict[str, Any] | None = None
 

@@ -48,7 +48,7 @@ def _validate_update(new: Pod, old: Pod) -> list[Cause]:
     causes += _tolerations(new.spec.tolerations, old.spec.tolerations)
     added = [gate for gate in new.spec.scheduling_gates if gate not in old.spec.scheduling_gates]
     if added:
-        detail = f"only deletion is allowed, but found new scheduling gate '{added[0].get('name', '')}'"
+        detail = f"only deletion is allowed, but found new scheduling gate '{added[0].name}'"
         causes.append(forbidden("spec.schedulingGates", detail))
     changes = list(_differences("spec", old.spec.to_dict(), _without_updatable(new.spec, old.spec).to_dict()))
     if changes:

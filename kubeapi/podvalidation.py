@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubeapi import names, quantity, virtualmachineform, virtualmachinevalidation
+from kubeapi import names, quantity, schedulingvalidation, virtualmachineform, virtualmachinevalidation
 from kubeapi.core import Container, ContainerPort, Pod, PodSpec, ResourceRequirements, Toleration
 from kubeapi.errors import Cause
 from kubeapi.fields import duplicate, forbidden, in_range, invalid, not_supported, required
@@ -61,6 +61,7 @@ def validate_spec(spec: PodSpec) -> list[Cause]:
     causes += _optional_name("spec.subdomain", spec.subdomain, names.dns_label)
     for index, toleration in enumerate(spec.tolerations):
         causes += _toleration(toleration, f"spec.tolerations[{index}]")
+    causes += schedulingvalidation.validate(spec)
     causes += _optional_name("spec.priorityClassName", spec.priority_class_name, names.dns_subdomain)
     causes += _optional_name("spec.runtimeClassName", spec.runtime_class_name, names.dns_subdomain)
     return [*causes, *validate_amounts(spec.overhead, "spec.overhead")]

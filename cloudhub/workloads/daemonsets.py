@@ -9,17 +9,16 @@ reference, both about nodes that are not heard from:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from cloudhub import placement
-from cloudhub.placement import NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from cloudhub.placement_nodes import NOT_READY, UNREACHABLE, UNSCHEDULABLE, selected, tolerated
 from cloudhub.workloads import pods, revisions
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus
 from cloudhub.workloads.revisions import HASH_LABEL
 from kubeapi.core import Node, Pod, Toleration
+from kubeapi.scheduling import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from kubeapi.workloads import ControllerRevision, DaemonSet, DaemonSetStatus
 
 _EVICTING = (NOT_READY, UNREACHABLE)
@@ -106,15 +105,17 @@ def target(pod: Pod) -> str:
     """The node that a pod is bound to, or meant for."""
     if pod.spec.node_name:
         return pod.spec.node_name
-    required = ((pod.spec.affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    for term in required.get("nodeSelectorTerms") or []:
-        for item in term.get("matchFields") or []:
-            if item.get("key") == "metadata.name" and item.get("values"):
-                return str(item["values"][0])
+    required = _required(pod.spec.affinity)
+    for term in required.node_selector_terms if required else ():
+        for item in term.match_fields:
+            if item.key == "metadata.name" and item.values:
+                return item.values[0]
     return ""
 
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+def _required(affinity: Affinity | None) -> NodeSelector | None:
+    nodes = affinity.node_affinity if affinity else None
+    return nodes.required_during_scheduling_ignored_during_execution if nodes else None
 
 
 def _should_run(daemonset: DaemonSet, sample: Pod, node: Node) -> tuple[bool, bool]:
@@ -122,13 +123,13 @@ def _should_run(daemonset: DaemonSet, sample: Pod, node: Node) -> tuple[bool, bo
     template = daemonset.spec.template.spec
     if template.node_name and template.node_name != node.metadata.name:
         return False, False
-    if not placement.selected(sample, node):
+    if not selected(sample, node):
         return False, False
     tolerations = sample.spec.tolerations
     repelling = [
         taint
         for taint in node.spec.taints
-        if taint.key not in _EVICTING and not placement.tolerated(taint, tolerations)
+        if taint.key not in _EVICTING and not tolerated(taint, tolerations)
     ]
     stays = not any(taint.effect == "NoExecute" for taint in repelling)
     return stays and not any(taint.effect == "NoSchedule" for taint in repelling), stays
@@ -237,11 +238,13 @@ def _pod(daemonset: DaemonSet, node: str, short: str) -> Pod:
     return pod
 
 
-def _pinned(affinity: Mapping[str, Any] | None, node: str) -> dict[str, Any]:
+def _pinned(affinity: Affinity | None, node: str) -> Affinity:
     """The template's affinity, with this node alone (util.ReplaceDaemonSetPodNodeNameNodeAffinity)."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    result = dict(affinity or {})
-    result["nodeAffinity"] = dict(result.get("nodeAffinity") or {}) | {_REQUIRED: {"nodeSelectorTerms": [term]}}
+    here = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node])
+    selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[here])])
+    result = affinity.copied() if affinity else Affinity()
+    result.node_affinity = result.node_affinity or NodeAffinity()
+    result.node_affinity.required_during_scheduling_ignored_during_execution = selector
     return result
 
 

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Iterable
 
 from cloudhub.mirror import Mirror, each, level_loop
-from cloudhub.placement import NOT_READY, UNREACHABLE, tolerates
+from cloudhub.placement_nodes import NOT_READY, UNREACHABLE, tolerates
 from cloudhub.recorder import Recorder
 from kubeapi.clock import Clock
 from kubeapi.core import Node, Pod, Taint, Toleration

@@ -32,6 +32,7 @@ def bound(pod: Pod, target: Target, now: datetime) -> Pod:
     if pod.spec.node_name:
         raise errors.conflict("pods/binding", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
     pod.spec.node_name = target.node
+    pod.status.nominated_node_name = None
     pod.metadata.annotations |= target.annotations
     scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=timestamp(now))
     pod.status.conditions = [*(c for c in pod.status.conditions if c.type != "PodScheduled"), scheduled]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from cloudhub.placement import OVERHEAD_ANNOTATION, Placement, Unschedulable, counts_against_node, place
+from cloudhub.placement import Placement, Unschedulable, choose, place
+from cloudhub.placement_room import OVERHEAD_ANNOTATION, Stage, Wish, counts_against_node
+from cloudhub.preemption import Hopeless, Ineligible, preempt
 from kubeapi.core import Node, Pod
 from tests.support.kube import node, pod
 
@@ -15,9 +17,15 @@ NO_VICTIMS = "preemption: 0/1 nodes are available: 1 No preemption victims found
 
 
 def message(wanted: Pod, *nodes: Node, present: dict[str, list[Pod]] | None = None) -> str:
-    result = place(wanted, nodes, present or {})
+    """As FailedScheduling has it."""
+    wish, stage = Wish.of(wanted), Stage.of(nodes, present or {})
+    result = choose(wish, stage)
     assert isinstance(result, Unschedulable)
-    return result.message
+    if not nodes:
+        return result.message
+    outcome = preempt(wish, stage, result, ())
+    assert isinstance(outcome, Hopeless | Ineligible)
+    return f"{result.message} preemption: {outcome.message}"
 
 
 def test_a_pod_that_fits_is_placed_where_most_stays_free() -> None:
