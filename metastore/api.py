@@ -234,10 +234,15 @@ class Store(Protocol):
     async def commit(self, *ops: Op) -> Committed:
         """Write all of `ops` durably, or none. Raises Conflict, NotFound, UidMismatch, Unavailable."""
 
-    async def get(self, key: Key) -> Row | None: ...
+    async def get(self, key: Key, *, known: bool = False) -> Row | None:
+        """As of now, or later. `known`: as of `revision` or later, which spares a shared database a question; for
+        whoever has refreshed, read or committed in the same piece of work."""
 
-    async def list(self, kind: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
-        """Rows ordered by namespace, then name. `at` reads the past; raises Compacted below the kept history."""
+    async def list(
+        self, kind: str, namespace: str | None = None, *, at: int | None = None, known: bool = False
+    ) -> Listing:
+        """Rows ordered by namespace, then name. `at` reads the past; raises Compacted below the kept history. `known`
+        as in `get`."""
 
     def watch(self, after: int, kinds: frozenset[str] | None = None, *, capacity: int = 1024) -> Watch:
         """Raises Compacted (here or while iterating) when history after `after` is not whole any more."""

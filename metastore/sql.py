@@ -39,6 +39,7 @@ from metastore.api import (
     StoreError,
     Unavailable,
 )
+from metastore.cache import KindRows, RowCache
 from metastore.database import Database, reason
 from metastore.postgres import PostgresDatabase
 from metastore.schema import SCHEMA_VERSION, journal, metadata, outbox, scalars
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 _BATCH_MAX = 256
 """Commits in one transaction at most: bounds how long the first of them waits."""
+CACHE_BYTES = 64 * 1024 * 1024
+"""Of current rows in memory, unless a store is opened with another bound."""
 _ASK_SECONDS = 1.0
 """How often a shared database is asked for news that its notifications may have failed to bring."""
 
@@ -61,12 +64,14 @@ async def open_store(
     *,
     inline: bool = False,
     log_bound: int = 2000,
+    cache_bytes: int = CACHE_BYTES,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
 ) -> SqlStore:
     """Open the store, creating it if it is not there: `where` is a file's path (its directory is made, too),
     `:memory:`, or the URL of a PostgreSQL database (postgresql://user@host:5432/name), which several hubs may share.
 
-    `log_bound` is how many LOG entries the outbox keeps. Raises InUse when another process has the file open,
+    `log_bound` is how many LOG entries the outbox keeps, `cache_bytes` what current rows may take in memory (0: they
+    are read from the database each time). Raises InUse when another process has the file open,
     Incompatible for what is no store or was written by a newer Copepod, Unavailable when the database refuses.
     """
     database: Database
@@ -83,7 +88,8 @@ async def open_store(
         if isinstance(error, SQLAlchemyError):
             raise Unavailable(f"cannot open the store {database.label}: {reason(error)}") from error
         raise
-    return SqlStore(database, head, inline=inline or database.inline, log_bound=log_bound)
+    cache = RowCache(cache_bytes)
+    return SqlStore(database, head, cache, inline=inline or database.inline, log_bound=log_bound)
 
 
 def _initialise(database: Database, new_id: Callable[[], str]) -> None:
@@ -106,8 +112,14 @@ def _initialise(database: Database, new_id: Callable[[], str]) -> None:
 class SqlStore:
     """Implements metastore.api.Store. Made by `open_store`, inside a running event loop."""
 
-    def __init__(self, database: Database, head: queries.Head, *, inline: bool, log_bound: int) -> None:
+    def __init__(
+        self, database: Database, head: queries.Head, cache: RowCache, *, inline: bool, log_bound: int
+    ) -> None:
         self._database = database
+        self._cache = cache
+        self._loading = asyncio.Lock()
+        self._refreshing = asyncio.Lock()
+        self._asked = self._answered = 0
         self._writer = Writer(database, log_bound)
         self._thread = None if inline else ThreadPoolExecutor(1, thread_name_prefix="metastore")
         self._readers = ThreadPoolExecutor(postgres.READERS, "metastore-read") if database.shared else None
@@ -152,18 +164,49 @@ class SqlStore:
                 return self._query(query, attempts - 1)
             raise Unavailable(f"the store cannot be read: {reason(error)}") from error
 
-    async def get(self, key: Key) -> Row | None:
+    async def get(self, key: Key, *, known: bool = False) -> Row | None:
+        rows = await self._current(key.kind, known)
+        if rows is not None:
+            return rows.get(key)
         row = await self._read(lambda connection: queries.fetch(connection, key))
         if row is not None:
             await self._catch_up(row.revision)
         return row
 
-    async def list(self, kind: str, namespace: str | None = None, *, at: int | None = None) -> Listing:
+    async def list(
+        self, kind: str, namespace: str | None = None, *, at: int | None = None, known: bool = False
+    ) -> Listing:
+        rows = await self._current(kind, known)
+        if at is not None and at < self._head.compacted:
+            raise Compacted(at, self._head.compacted)
+        if rows is not None and (at is None or rows.changed <= at <= self.revision):
+            return Listing(rows.listed(namespace), self.revision if at is None else at)
         if at is not None:
             return await self._read(lambda connection: queries.past(connection, kind, namespace, at))
         listing = await self._read(lambda connection: queries.current(connection, kind, namespace))
         await self._catch_up(listing.revision)
         return listing
+
+    async def _current(self, kind: str, known: bool) -> KindRows | None:
+        """A kind's rows, current until the caller waits for something. None: it is not held in memory."""
+        if self._closed:
+            raise Unavailable("the store is closed")
+        if not known:
+            await self.refresh()
+        rows = self._cache.find(kind)
+        return await self._load(kind) if rows is None and self._cache.wants(kind) else rows
+
+    async def _load(self, kind: str) -> KindRows | None:
+        async with self._loading:
+            if not self._cache.wants(kind):
+                return self._cache.find(kind)
+            self._cache.begin(kind)
+            try:
+                listing = await self._read(lambda connection: queries.current(connection, kind, None))
+                await self._catch_up(listing.revision)
+                return self._cache.install(kind, listing)
+            finally:
+                self._cache.abandon(kind)
 
     async def meta(self, name: str) -> str | None:
         return await self._read(lambda connection: queries.scalar(connection, name))
@@ -197,12 +240,31 @@ class SqlStore:
     # Following other writers
 
     async def refresh(self) -> int:
-        if self._database.shared:
-            head = await self._read(queries.head)
-            await self._catch_up(head.revision)
-            compacted = max(head.compacted, self._head.compacted)
-            self._head = replace(self._head, compacted=compacted, store_id=head.store_id)
+        """Those who ask while an answer is on its way are answered together by the next: theirs must not be older than
+        their question."""
+        if not self._database.shared:
+            return self.revision
+        self._asked += 1
+        question = self._asked
+        async with self._refreshing:
+            if self._answered < question:
+                upto, before = self._asked, self._head
+                head = await self._read(queries.head)
+                if head.revision < before.revision or head.store_id != before.store_id:
+                    self._lose(head)
+                await self._catch_up(head.revision)
+                compacted = max(head.compacted, self._head.compacted)
+                self._head = replace(self._head, compacted=compacted, store_id=head.store_id)
+                self._answered = upto
         return self.revision
+
+    def _lose(self, head: queries.Head) -> None:
+        """What is known here is of another history (the database was restored from a copy), or has a gap before
+        `head`: everybody lists again."""
+        self._cache.clear()
+        for watch in self._watches:
+            watch.overrun()
+        self._head = head
 
     def _heard(self, revision: int) -> None:
         if revision > self.revision:
@@ -222,17 +284,16 @@ class SqlStore:
                 _log.warning("cannot follow %s: %s", self._database.label, error)
 
     async def _catch_up(self, upto: int) -> None:
-        """Publish what others committed up to revision `upto`."""
-        if upto <= self.revision or not self._database.shared:
+        """Publish what is committed up to revision `upto`: by others, or by our writer a moment ago."""
+        if upto <= self.revision:
             return
         async with self._following:
             while self.revision < upto:
                 try:
                     changes = await self._backlog(self.revision, upto, None)
                 except Compacted:
-                    # So far behind that the log cannot tell what was missed: everybody lists again.
-                    for watch in self._watches:
-                        watch.overrun()
+                    # So far behind that the log cannot tell what was missed.
+                    self._lose(replace(self._head, revision=upto))
                     changes = ()
                 self._publish(changes, changes[-1].row.revision if changes else upto)
 
@@ -240,6 +301,7 @@ class SqlStore:
         """What is known already is left out: a commit's result and the log may tell the same change."""
         for change in changes:
             if change.row.revision > self.revision:
+                self._cache.apply(change)
                 for watch in tuple(self._watches):
                     watch.offer(change)
         self._head = replace(self._head, revision=max(revision, self.revision))
@@ -259,6 +321,7 @@ class SqlStore:
     async def compact(self, upto: int) -> None:
         compacted = await self._on_writer(lambda: self._writer.compact(upto))
         self._head = replace(self._head, compacted=compacted)
+        self._cache.reconsider()
 
     async def close(self) -> None:
         """Finish what waits, then let go of the database. Watches end."""
