@@ -256,8 +256,10 @@ class Gate:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
             self._open.discard(task)
-            writer.close()
-            far_writer.close()
+            for end in (writer, far_writer):
+                end.transport.abort()  # what is still unsent would keep a closed one open, beyond the test's end
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
