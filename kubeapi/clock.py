@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -40,6 +40,14 @@ def micro_timestamp(moment: datetime) -> str:
 def parse_timestamp(text: str) -> datetime:
     """Inverse of `timestamp`; accepts fractions (`metav1.MicroTime`). Raises ValueError."""
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+def later(moment: datetime, seconds: float) -> datetime:
+    """`moment` + `seconds`, within what a date can be: what people ask for may lie beyond the year 9999."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if seconds > 0 else datetime.min.replace(tzinfo=UTC)
 
 
 async def woken(event: asyncio.Event, within: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,9 @@ MAX_OPERATIONS = 10_000
 """More are refused, as the API server does."""
 MAX_COPIED = 3 * 1024 * 1024
 """Bytes that the copies of one patch may add up to: a few dozen could otherwise fill the memory."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+"""ASCII digits only, and no more of them than Python reads at once."""
 
 
 class JsonPatchError(ValueError):
@@ -147,7 +151,7 @@ def _remove(document: Any, path: list[str]) -> tuple[Any, Any]:
 
 
 def _index(part: str, highest: int, path: list[str]) -> int:
-    if not part.isdigit() or (len(part) > 1 and part.startswith("0")) or int(part) > highest:
+    if not _INDEX.fullmatch(part) or int(part) > highest:
         raise JsonPatchError(f"invalid array index: /{'/'.join(path)}")
     return int(part)
 

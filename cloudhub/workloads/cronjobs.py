@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from croniter import CroniterError, croniter
 
 from cloudhub.workloads import jobs, pods
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus, Tell
-from kubeapi.clock import parse_timestamp, timestamp
+from kubeapi.clock import later, parse_timestamp, timestamp
 from kubeapi.core import ObjectReference
 from kubeapi.meta import ObjectMeta
 from kubeapi.workloads import CronJob, CronJobStatus, Job
@@ -102,10 +102,10 @@ def _due(cronjob: CronJob, now: datetime) -> _Due:
     )
     deadline = cronjob.spec.starting_deadline_seconds
     if deadline is not None:
-        earliest = max(earliest, now - timedelta(seconds=deadline))
+        earliest = max(earliest, later(now, -deadline))
     try:
         following: datetime = croniter(cronjob.spec.schedule, local).get_next(datetime)
-        recent: datetime = croniter(cronjob.spec.schedule, local + timedelta(seconds=1)).get_prev(datetime)
+        recent: datetime = croniter(cronjob.spec.schedule, later(local, 1)).get_prev(datetime)
         if recent <= earliest or recent > now:
             return _Due(None, 0, following)
         return _Due(recent, _missed(cronjob.spec.schedule, earliest.astimezone(local.tzinfo), now), following)
@@ -141,7 +141,7 @@ def _start(cronjob: CronJob, owned: Sequence[Job], due: _Due, status: CronJobSta
     if due.missed > _TOO_MANY:
         actions.append(Tell("Warning", "TooManyMissedTimes", f"too many missed start times: {due.missed}. {_ADVICE}"))
     deadline = cronjob.spec.starting_deadline_seconds
-    if deadline is not None and due.at + timedelta(seconds=deadline) < now:
+    if deadline is not None and later(due.at, deadline) < now:
         late = f"Missed scheduled time to start a job: {due.at.strftime('%a, %d %b %Y %H:%M:%S +0000')}"
         return [*actions, Tell("Warning", "MissSchedule", late)]
     job = _job(cronjob, due.at)

@@ -15,6 +15,7 @@ from cloudhub.workloads.rollout import DESIRED, MAX, Limits
 from kubeapi.core import Pod
 from kubeapi.labelselector import LabelSelector
 from kubeapi.meta import ObjectMeta
+from kubeapi.numbers import decimal
 from kubeapi.workloads import Deployment, PodTemplateSpec, ReplicaSet, ReplicaSetSpec
 
 HASH_LABEL = "pod-template-hash"
@@ -67,8 +68,7 @@ def _content(template: PodTemplateSpec) -> dict[str, object]:
 
 
 def revision_of(obj: Deployment | ReplicaSet) -> int:
-    text = obj.metadata.annotations.get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
+    return decimal(obj.metadata.annotations.get(REVISION, "")) or 0
 
 
 def _steps(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from cloudhub.workloads import rollout
 from cloudhub.workloads.rollout import Limits
-from kubeapi.clock import parse_timestamp, timestamp
+from kubeapi.clock import later, parse_timestamp, timestamp
 from kubeapi.workloads import Deployment, DeploymentStatus, ReplicaSet, WorkloadCondition
 
 NO_DEADLINE = (1 << 31) - 1
@@ -127,7 +127,7 @@ def _moved(before: DeploymentStatus, after: DeploymentStatus) -> bool:
 
 def _overdue(before: WorkloadCondition, limit: int, now: datetime) -> bool:
     since = before.last_update_time or before.last_transition_time
-    return bool(since) and now >= parse_timestamp(since or "") + timedelta(seconds=limit)
+    return bool(since) and now >= later(parse_timestamp(since or ""), limit)
 
 
 def _deadline(deployment: Deployment, result: DeploymentStatus, now: datetime) -> float | None:
@@ -138,7 +138,7 @@ def _deadline(deployment: Deployment, result: DeploymentStatus, now: datetime) -
     since = progressing.last_update_time
     if not since:
         return None
-    return max((parse_timestamp(since) + timedelta(seconds=limit) - now).total_seconds(), 0.0)
+    return max((later(parse_timestamp(since), limit) - now).total_seconds(), 0.0)
 
 
 def condition(status: DeploymentStatus, kind: str) -> WorkloadCondition | None:

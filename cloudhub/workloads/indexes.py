@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_MOST = 1_000_000
+"""Indexes in one range: whoever writes the status by hand could otherwise fill the memory."""
 
 
 def parse(text: str | None) -> set[int]:
@@ -10,8 +15,9 @@ def parse(text: str | None) -> set[int]:
     found: set[int] = set()
     for part in (text or "").split(","):
         first, dash, last = part.partition("-")
-        if first.isdecimal() and (last.isdecimal() or not dash):
-            found.update(range(int(first), int(last if dash else first) + 1))
+        last = last if dash else first
+        if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last) and int(last) - int(first) < _MOST:
+            found.update(range(int(first), int(last) + 1))
     return found
 
 

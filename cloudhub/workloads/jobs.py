@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import islice
 
 from cloudhub.workloads import indexes, pods
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus, Tell, Update
-from kubeapi.clock import parse_timestamp, timestamp
+from kubeapi.clock import later, parse_timestamp, timestamp
 from kubeapi.core import EnvVar, Pod
+from kubeapi.numbers import decimal
 from kubeapi.workloads import Job, JobStatus, UncountedTerminatedPods, WorkloadCondition
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -80,7 +82,7 @@ def _after_the_end(job: Job, mine: Sequence[Pod], now: datetime) -> Plan:
     ttl, since = job.spec.ttl_seconds_after_finished, finished_at(job)
     if ttl is None or not since:
         return Plan(tuple(actions))
-    left = (parse_timestamp(since) + timedelta(seconds=ttl) - now).total_seconds()
+    left = (later(parse_timestamp(since), ttl) - now).total_seconds()
     if left <= 0:
         return Plan((*actions, Delete(job)))
     return Plan(tuple(actions), left)
@@ -203,8 +205,7 @@ def _indexed(job: Job) -> bool:
 
 
 def index_of(pod: Pod) -> int | None:
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdecimal() else None
+    return decimal(pod.metadata.annotations.get(INDEX, ""))
 
 
 # The end
@@ -251,7 +252,7 @@ def _complete(job: Job, seen: _Seen) -> bool:
 def _deadline_left(job: Job, status: JobStatus, now: datetime) -> float | None:
     if job.spec.active_deadline_seconds is None or not status.start_time or job.spec.suspend:
         return None
-    due = parse_timestamp(status.start_time) + timedelta(seconds=job.spec.active_deadline_seconds)
+    due = later(parse_timestamp(status.start_time), job.spec.active_deadline_seconds)
     return (due - now).total_seconds()
 
 
@@ -331,8 +332,8 @@ def _scale(job: Job, seen: _Seen, now: datetime) -> tuple[list[Action], float | 
     if not _indexed(job):
         return [Create(_pod(job, None), "Created pod: {name}") for _ in range(missing)], None
     busy = {index_of(pod) for pod in seen.pods if not pods.finished(pod)}
-    free = [index for index in range(job.spec.completions or 0) if index not in seen.indexes and index not in busy]
-    return [Create(_pod(job, index), "Created pod: {name}") for index in free[:missing]], None
+    free = (index for index in range(job.spec.completions or 0) if index not in seen.indexes and index not in busy)
+    return [Create(_pod(job, index), "Created pod: {name}") for index in islice(free, missing)], None
 
 
 def _backoff(seen: _Seen, now: datetime) -> float:
@@ -346,7 +347,7 @@ def _backoff(seen: _Seen, now: datetime) -> float:
     if not failures or not ends[-1][0]:
         return 0.0
     delay = min(_BACKOFF_FIRST * 2.0 ** min(failures - 1, 10), _BACKOFF_MOST)
-    return (parse_timestamp(ends[-1][0]) + timedelta(seconds=delay) - now).total_seconds()
+    return (later(parse_timestamp(ends[-1][0]), delay) - now).total_seconds()
 
 
 def _ended_at(pod: Pod) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
@@ -12,7 +12,7 @@ import orjson
 
 from cloudhub.workloads.actions import Action, Adopt, Update
 from cloudhub.workloads.cluster import controller_of
-from kubeapi.clock import parse_timestamp, timestamp
+from kubeapi.clock import later, parse_timestamp, timestamp
 from kubeapi.core import Pod
 from kubeapi.labelselector import LabelSelector, matches
 from kubeapi.meta import KubeObject, ObjectMeta, OwnerReference
@@ -54,7 +54,7 @@ def unavailable_for(pod: Pod, min_ready_seconds: int | None, now: datetime) -> f
         return 0.0
     if not condition.last_transition_time:
         return None
-    due = parse_timestamp(condition.last_transition_time) + timedelta(seconds=min_ready_seconds)
+    due = later(parse_timestamp(condition.last_transition_time), min_ready_seconds)
     return max((due - now).total_seconds(), 0.0)
 
 
@@ -83,7 +83,7 @@ def rest_left(pods: Iterable[Pod], now: datetime) -> float:
     if not made:
         return 0.0
     delay = min(_REST_FIRST * 2.0 ** min(len(made) - 1, 10), _REST_MOST)
-    return max((max(made) + timedelta(seconds=delay) - now).total_seconds(), 0.0)
+    return max((later(max(made), delay) - now).total_seconds(), 0.0)
 
 
 def deletion_order(pods: Iterable[Pod]) -> list[Pod]:

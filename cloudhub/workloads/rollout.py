@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cloudhub.workloads import pods
+from kubeapi.numbers import decimal
 from kubeapi.workloads import Deployment, ReplicaSet
 
 DESIRED = "deployment.kubernetes.io/desired-replicas"
@@ -123,5 +124,4 @@ def was_rescaled(item: ReplicaSet, limits: Limits) -> bool:
 
 
 def _recorded(item: ReplicaSet, annotation: str) -> int | None:
-    text = item.metadata.annotations.get(annotation, "")
-    return int(text) if text.isdecimal() else None
+    return decimal(item.metadata.annotations.get(annotation, ""))

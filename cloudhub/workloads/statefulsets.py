@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from cloudhub.workloads import pods, revisions
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus
 from cloudhub.workloads.revisions import HASH_LABEL
 from kubeapi.core import Pod
+from kubeapi.numbers import decimal
 from kubeapi.workloads import ControllerRevision, StatefulSet, StatefulSetStatus
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
+_BURST = 250
+"""Pods made in one pass at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def plan(
 def ordinal(statefulset: StatefulSet, pod: Pod) -> int | None:
     """None: not a name of this set."""
     prefix, _, number = pod.metadata.name.rpartition("-")
-    return int(number) if prefix == statefulset.metadata.name and number.isdecimal() else None
+    return decimal(number) if prefix == statefulset.metadata.name else None
 
 
 def _range(statefulset: StatefulSet) -> range:
@@ -79,7 +83,8 @@ def _steps(statefulset: StatefulSet, mine: Sequence[Pod], versions: _Versions, n
     wanted = _range(statefulset)
     condemned = sorted((pod for pod in mine if ordinal(statefulset, pod) not in wanted), key=_number, reverse=True)
     if statefulset.spec.pod_management_policy == "Parallel":
-        steps = [step for step in _places(statefulset, by_ordinal, versions, now) if step is not None]
+        places = _places(statefulset, by_ordinal, versions, now)
+        steps = list(islice((step for step in places if step is not None), _BURST))
         steps += [Delete(pod, _deleted(statefulset)) for pod in condemned if not pod.metadata.deletion_timestamp]
         return steps + _update(statefulset, by_ordinal, versions, now)
     for step in _places(statefulset, by_ordinal, versions, now, ordered=True):
@@ -130,7 +135,7 @@ def _update(
     most = rolling.max_unavailable if rolling and rolling.max_unavailable is not None else 1
     budget = max(pods.amount(most, len(wanted), up=True), 1)
     actions: list[Action] = []
-    for number in reversed([item for item in wanted if item >= _partition(statefulset)]):
+    for number in range(wanted.stop - 1, max(wanted.start, _partition(statefulset)) - 1, -1):
         pod = by_ordinal.get(number)
         if pod is not None and not pod.metadata.deletion_timestamp and _version(pod) != _name(versions.update):
             actions.append(Delete(pod, _deleted(statefulset)))

@@ -11,6 +11,7 @@ from kubeapi.columns import NONE
 from kubeapi.errors import Cause
 from kubeapi.fields import NEGATIVE, invalid, not_supported
 from kubeapi.meta import KubeObject
+from kubeapi.numbers import INT32_MAX
 from kubeapi.resource import Cell, Column, Strategy, Subresource
 from kubeapi.validation import validate_metadata, validate_metadata_update
 from kubeapi.workloads import IntOrString, PodTemplateSpec
@@ -20,7 +21,7 @@ T = TypeVar("T", bound=KubeObject)
 OBJECT_VERBS = ("get", "patch", "update")
 STATUS = Subresource("status", OBJECT_VERBS)
 SCALE = Subresource("scale", OBJECT_VERBS, kind="Scale", group="autoscaling", version="v1")
-_PERCENT = re.compile("[0-9]+%")
+_PERCENT = re.compile("[0-9]{1,9}%")
 
 Validate = Callable[[T], Sequence[Cause]]
 Compare = Callable[[T, T], Sequence[Cause]]
@@ -113,7 +114,10 @@ def pairs(labels: dict[str, str]) -> str:
 
 
 def non_negative(path: str, value: int | None) -> list[Cause]:
-    return [invalid(path, value, NEGATIVE)] if value is not None and value < 0 else []
+    """Nor more than Go's int32 holds, which the reference refuses when it reads the object."""
+    if value is None or 0 <= value <= INT32_MAX:
+        return []
+    return [invalid(path, value, NEGATIVE if value < 0 else f"must be less than or equal to {INT32_MAX}")]
 
 
 def one_of(path: str, value: str | None, supported: Sequence[str]) -> list[Cause]:

@@ -61,4 +61,6 @@ def _number(text: str, names: dict[str, int]) -> int:
         return names[text.lower()]
     if not (text.isascii() and text.isdigit()):
         raise CronError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+    if len(text) > 9:  # no field of a schedule goes so far
+        raise CronError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": value out of range')
     return int(text)

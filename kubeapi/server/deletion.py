@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import TypeVar
 
 from kubeapi import errors
-from kubeapi.clock import timestamp
+from kubeapi.clock import later, timestamp
 from kubeapi.core import Namespace
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
@@ -87,7 +87,7 @@ def plan(resource: ResourceType[T], obj: T, options: DeleteOptions, now: datetim
         return Verdict.MARK if other_propagation else Verdict.KEEP
     if meta.deletion_timestamp is None and meta.generation:
         meta.generation += 1
-    meta.deletion_timestamp = timestamp(now + timedelta(seconds=grace))
+    meta.deletion_timestamp = timestamp(later(now, grace))
     meta.deletion_grace_period_seconds = grace
     if isinstance(obj, Namespace):
         obj.status.phase = "Terminating"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kubeapi import errors
+from kubeapi.numbers import decimal
 from kubeapi.server import continuation
 from kubeapi.server.continuation import Continuation
 
@@ -146,9 +147,10 @@ def _revision(query: Query) -> int:
     text = query.get("resourceVersion", "")
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()) or int(text) >= 1 << 63:
+    revision = decimal(text)
+    if revision is None:
         raise errors.bad_request(f'resourceVersion: Invalid value: "{text}": not a resource version of this server')
-    return int(text)
+    return revision
 
 
 def _match(query: Query) -> Match:

@@ -9,14 +9,14 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from kubeapi import errors, fields
-from kubeapi.clock import timestamp
+from kubeapi.clock import later, timestamp
 from kubeapi.core import ServiceAccount
 from kubeapi.errors import ApiError
 from kubeapi.server import bodies
@@ -43,7 +43,7 @@ class Tokens:
         seconds, audiences = _checked(target.name, spec if isinstance(spec, dict) else {})
         account = await self._objects.get(ServiceAccount, target.namespace, target.name)
         now = self._objects.clock.now()
-        expires = now + timedelta(seconds=seconds)
+        expires = later(now, seconds)
         token = self.sign(_claims(account, audiences, now, expires))
         made = {
             "kind": "TokenRequest",
