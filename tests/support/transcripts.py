@@ -85,6 +85,8 @@ _UNSTABLE = (
     (re.compile(r"/tmp/\S+"), "FILE"),
     # Ages. Nothing here lives for a minute's thousands, and no quantity ends in s.
     (re.compile(r"\b(\d+m)?\d+s\b|\b[1-9]m\b(?= ago)"), "AGE"),
+    # kubectl compares with what it read just before: a status may have come between.
+    (re.compile(r" \(no change\)"), ""),
     # Columns are as wide as what is in them.
     (re.compile(r"(?<=\S)  +(?=\S)"), "  "),
 )
