@@ -1,7 +1,8 @@
 """What nodes say, and what it makes of the hub's objects. Pure.
 
 The node owns the truth about its VMs and itself: status, and nothing else, is taken from it. The hub keeps what is its
-own: specs, identities, the PodScheduled condition, and conditions that neither side's rules know (readiness gates).
+own: specs, identities, the PodScheduled condition, and conditions that neither side's rules know (readiness gates). Why
+a pod is made to go (DisruptionTarget) either side may say; what was said stays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ _NODES_OWN = frozenset(
         "Initialized",
         "ContainersReady",
         "PodReadyToStartContainers",
-        "DisruptionTarget",
         "PodResizePending",
         "PodResizeInProgress",
     }

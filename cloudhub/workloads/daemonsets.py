@@ -127,9 +127,7 @@ def _should_run(daemonset: DaemonSet, sample: Pod, node: Node) -> tuple[bool, bo
         return False, False
     tolerations = sample.spec.tolerations
     repelling = [
-        taint
-        for taint in node.spec.taints
-        if taint.key not in _EVICTING and not tolerated(taint, tolerations)
+        taint for taint in node.spec.taints if taint.key not in _EVICTING and not tolerated(taint, tolerations)
     ]
     stays = not any(taint.effect == "NoExecute" for taint in repelling)
     return stays and not any(taint.effect == "NoSchedule" for taint in repelling), stays

@@ -64,6 +64,17 @@ def test_status_replaces_but_for_what_is_the_hubs() -> None:
     assert after.spec is stored.spec
 
 
+def test_why_a_pod_is_made_to_go_stays_said_until_the_node_says_better() -> None:
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    stored = pod(bound="n1", status={"conditions": [target]})
+    after = apply(stored, status={"phase": "Running"})
+    assert after
+    assert [c.reason for c in after.status.conditions] == ["PreemptionByScheduler"]
+    again = apply(after, status={"conditions": [target | {"reason": "TerminationByKubelet"}]})
+    assert again
+    assert [c.reason for c in again.status.conditions] == ["TerminationByKubelet"]
+
+
 def test_s85_older_is_refused_by_generation_and_by_sequence_of_the_same_store() -> None:
     """S-85. A store that is new counts from the start: its word is not compared with the old one's numbers."""
     first = apply(pod(bound="n1"), sequence=5, observedGeneration=2)
