@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 from kubeapi import quantity, virtualmachineform
 from kubeapi.core import Container, Namespace, Node, Pod, ResourceRequirements, Secret, VirtualMachine
 from kubeapi.podresources import is_sidecar
 
 DEFAULT_GRACE_SECONDS = 30
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
 def default_pod(pod: Pod) -> None:
@@ -72,6 +74,19 @@ def _default_container(container: Container) -> None:
     container.termination_message_path = container.termination_message_path or "/dev/termination-log"
     container.termination_message_policy = container.termination_message_policy or "File"
     container.image_pull_policy = container.image_pull_policy or _pull_policy(container.image)
+    for probe in (container.liveness_probe, container.readiness_probe, container.startup_probe):
+        if probe is not None:
+            _default_probe(probe)
+
+
+def _default_probe(probe: dict[str, Any]) -> None:
+    """Zero means unset, as everywhere. Parts of the wrong type stay as they are."""
+    for name, value in _PROBE.items():
+        probe[name] = probe.get(name) or value
+    request = probe.get("httpGet")
+    if isinstance(request, dict):
+        request["path"] = request.get("path") or "/"
+        request["scheme"] = request.get("scheme") or "HTTP"
 
 
 def _default_virtual_machine(vm: VirtualMachine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kubeapi.core import Pod
 from kubeapi.decode import prune, unknown_fields
+from kubeapi.defaults import default_pod
 from kubeapi.podclasses import keep_priority
 
 
@@ -28,3 +29,17 @@ def test_a_pod_that_is_replaced_by_its_manifest_keeps_its_priority() -> None:
     other = Pod.from_dict({"spec": {"priority": 8}}).spec
     keep_priority(other, old)
     assert other.priority == 8, "for validation to refuse"
+
+
+def test_probes_have_the_reference_s_defaults() -> None:
+    probes = {"livenessProbe": {"httpGet": {"port": 80}}, "readinessProbe": {"exec": {}, "periodSeconds": 5}}
+    pod = Pod.from_dict({"spec": {"containers": [{"name": "c", "image": "x", **probes}]}})
+    default_pod(pod)
+    container = pod.spec.containers[0]
+    rest = {"timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3}
+    assert container.liveness_probe == {
+        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+        "periodSeconds": 10,
+        **rest,
+    }
+    assert container.readiness_probe == {"exec": {}, "periodSeconds": 5, **rest}
