@@ -73,7 +73,12 @@ def _json(current: dict[str, Any], patch: Any) -> Applied:
     except JsonPatchError as error:
         # The reference keeps to itself which operation failed, and kubectl shows causes in place of the message.
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request") from error
-    return data, orjson.dumps(data).decode()
+    except RecursionError as error:
+        raise _too_deep() from error
+    try:
+        return data, orjson.dumps(data).decode()
+    except orjson.JSONEncodeError as error:
+        raise _too_deep() from error
 
 
 _APPLY: dict[str, Callable[[dict[str, Any], Any], Applied]] = {
@@ -81,6 +86,11 @@ _APPLY: dict[str, Callable[[dict[str, Any], Any], Applied]] = {
     MERGE: _merge,
     STRATEGIC: _strategic,
 }
+
+
+def _too_deep() -> ApiError:
+    """Operations may push what is nested ever deeper; the limit for objects is lower still."""
+    return bad_request("the patched object is nested too deeply")
 
 
 def _not_a_map(patch: Any) -> ApiError:

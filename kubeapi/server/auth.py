@@ -43,6 +43,6 @@ class StaticTokens:
 
 
 def bearer_token(header: str | None) -> str | None:
-    """From an Authorization header."""
+    """From an Authorization header. A token is ASCII (RFC 6750); what is not names nobody."""
     scheme, _, token = (header or "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    return token.strip() or None if scheme.lower() == "bearer" and token.isascii() else None

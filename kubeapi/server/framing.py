@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import orjson
-import yaml
 
 from kubeapi import errors
 from kubeapi.decode import load_json
 from kubeapi.errors import ApiError, bad_request
-from kubeapi.server import protobuf, prototables
+from kubeapi.server import protobuf, prototables, yamlbodies
 
 MAX_BODY = 3 * 1024 * 1024
 """Bytes; the reference server's limit."""
@@ -52,34 +48,13 @@ def _json(body: bytes) -> Any:
         raise _too_deep() from error
 
 
-class _Loader(yaml.SafeLoader):
-    """As sigs.k8s.io/yaml reads it: no timestamps; and no aliases, which can grow a small body without bound."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 (PyYAML's own class attribute)
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise bad_request("YAML aliases are not accepted")
-        return super().compose_node(parent, index)
-
-
 def _yaml(body: bytes) -> Any:
     try:
-        value = yaml.load(body, Loader=_Loader)
-        return orjson.loads(orjson.dumps(value))
-    except yaml.YAMLError as error:
-        raise bad_request(f"error converting YAML to JSON: {_one_line(error)}") from error
-    except RecursionError as error:
+        return yamlbodies.load(body, MAX_DEPTH)
+    except yamlbodies.TooDeep as error:
         raise _too_deep() from error
-    except (TypeError, ValueError) as error:
-        raise bad_request(f"error converting YAML to JSON: {_one_line(error)}") from error
-
-
-def _one_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error))
+    except yamlbodies.BadYaml as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from error
 
 
 def check_depth(value: Any) -> None:

@@ -19,6 +19,19 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 DEEP = '{"a":' * 5000 + "1" + "}" * 5000
+LONG = "9" * 5000
+YAML = "application/yaml"
+
+
+def nested(levels: int) -> Any:
+    return json.loads('{"a":' * levels + "1" + "}" * levels)
+
+
+def pushed_deeper(times: int) -> list[dict[str, Any]]:
+    """Each operation is shallow, what they make together is not."""
+    return [{"op": "add", "path": "/spec/x" + "/a" * 90 * i, "value": nested(90)} for i in range(times)]
+
+
 ALIASES = "a: &a [x]\nb: &b [*a, *a]\nmetadata: {name: x}\n"
 
 BODIES: list[tuple[str, Any, str | None]] = [
@@ -35,6 +48,24 @@ BODIES: list[tuple[str, Any, str | None]] = [
     ("POST", "a: [b", "application/yaml"),
     ("POST", "? [1, 2]\n: x\n", "application/yaml"),
     ("POST", "!!python/object/apply:os.system [ls]", "application/yaml"),
+    ("POST", "metadata: !!bool x", YAML),
+    ("POST", "metadata: !!int x", YAML),
+    ("POST", "metadata: !!timestamp x", YAML),
+    ("POST", "metadata: !!binary gICA", YAML),
+    ("POST", "metadata: !!set {a, b}", YAML),
+    ("POST", "metadata: {<<: {name: x}}", YAML),
+    ("POST", "metadata: {name: .nan}", YAML),
+    ("POST", f"metadata: {{name: {LONG}}}", YAML),
+    ("POST", "{null: x}", YAML),
+    ("POST", "{[a]: x}", YAML),
+    ("POST", "a: b\n---\na: b\n", YAML),
+    ("POST", "[" + "1," * 200_000 + "1]", YAML),
+    ("POST", b"\x00", YAML),
+    ("POST", b"a: \xff", YAML),
+    ("POST", '{"metadata": {"name": "\\ud800"}}', None),
+    ("POST", '{"metadata": {"name": "\\u0000"}}', None),
+    ("POST", '{"metadata": {"name": "x", "generation": 1e999}}', None),
+    ("POST", '{"metadata": {"name": "x", "generation": 99999999999999999999}}', None),
     ("POST", {"kind": "Node", "apiVersion": "v1"}, None),
     ("POST", {"kind": "Pod", "apiVersion": "v9"}, None),
     ("POST", {"metadata": "x"}, None),
@@ -65,6 +96,12 @@ BODIES: list[tuple[str, Any, str | None]] = [
     ("PATCH", {"metadata": {"resourceVersion": 7}}, MERGE),
     ("PATCH", [{"op": "remove", "path": "/nothing"}], JSON_PATCH),
     ("PATCH", [{"op": "move"}], JSON_PATCH),
+    ("PATCH", [{"op": "remove", "path": "/spec/containers/²"}], JSON_PATCH),
+    ("PATCH", [{"op": "remove", "path": f"/spec/containers/{LONG}"}], JSON_PATCH),
+    ("PATCH", pushed_deeper(3), JSON_PATCH),
+    ("PATCH", pushed_deeper(40), JSON_PATCH),
+    ("PATCH", [*pushed_deeper(20), {"op": "copy", "from": "/spec/x", "path": "/spec/y"}], JSON_PATCH),
+    ("PATCH", {"metadata": {"resourceVersion": LONG}}, MERGE),
     ("PATCH", [1], JSON_PATCH),
     ("PATCH", {}, JSON_PATCH),
     ("PATCH", [{"op": "replace", "path": "", "value": 1}], JSON_PATCH),
@@ -104,6 +141,10 @@ async def test_bodies(api: Api, method: str, body: Any, content_type: str | None
         "resourceVersion=x",
         "resourceVersion=-1",
         "resourceVersion=²",
+        f"resourceVersion={LONG}",
+        f"limit={LONG}",
+        f"watch=1&timeoutSeconds={LONG}",
+        f"watch=1&resourceVersion={LONG}",
         "resourceVersion=99999999999999999999",
         "resourceVersion=0&resourceVersionMatch=Exact",
         "resourceVersionMatch=Sometimes&resourceVersion=1",
@@ -166,7 +207,12 @@ async def test_size_limit_holds_for_what_is_unpacked_too(api: Api) -> None:
 
 
 async def test_who_is_not_known_gets_nothing(api: Api) -> None:
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic c2VjcmV0"}):
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic c2VjcmV0"},
+        {"Authorization": "Bearer \xff"},
+    ):
         async with api.client.get(PODS, headers=headers) as response:
             assert response.status == 401
             assert (await response.json())["reason"] == "Unauthorized"
