@@ -8,7 +8,7 @@ from typing import Any
 from kubeapi import errors
 from kubeapi.resource import ResourceType
 from kubeapi.server.continuation import Continuation
-from kubeapi.server.entities import Entity
+from kubeapi.server.entities import Entity, EntityPage
 from kubeapi.server.objects import Page, StoreObjects
 from kubeapi.server.queries import ListOptions, Match
 from kubeapi.server.rendering import ListMeta
@@ -27,20 +27,22 @@ async def page(
 ) -> ListPage:
     """Raises ApiError 410 for a past that is gone, 504 for a revision that has not been."""
     found = await _read(objects, resource, selection, options)
-    resume = options.resume
-    matching = [
-        entity
-        for entity in found.entities
-        if not (resume and resume.passed(entity.row.key.namespace, entity.row.key.name)) and selection.matches(entity)
-    ]
+    matching = _chosen(found.entities, selection, options.resume)
     if not options.limit or len(matching) <= options.limit:
-        return ListPage(tuple(matching), ListMeta(found.revision))
+        return ListPage(matching, ListMeta(found.revision))
     last = matching[options.limit - 1].row.key
     scope = "" if selection.namespace else last.namespace
     token = Continuation(found.revision, scope, last.name).encode()
     # With a selector the reference does not count what is left, since it would have to read it.
     remaining = len(matching) - options.limit if selection.everything else None
-    return ListPage(tuple(matching[: options.limit]), ListMeta(found.revision, token, remaining))
+    return ListPage(EntityPage(matching[: options.limit]), ListMeta(found.revision, token, remaining))
+
+
+def _chosen(entities: EntityPage[Any], selection: Selection, resume: Continuation | None) -> EntityPage[Any]:
+    """Of the selection's namespace already."""
+    if resume:
+        entities = EntityPage(item for item in entities if not resume.passed(item.row.key.namespace, item.row.key.name))
+    return entities if selection.everything else EntityPage(filter(selection.matches, entities))
 
 
 async def _read(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Form(Enum):
@@ -56,8 +57,9 @@ def _quality(text: str) -> float:
         return 0.0
 
 
+@lru_cache(256)
 def choose(accept: str | None) -> Representation | None:
-    """The first form asked for that we can give; None where there is none (406)."""
+    """The first form asked for that we can give; None where there is none (406). Clients send few different ones."""
     if not accept or not accept.strip():
         return Representation()
     for media in ranges(accept):

@@ -21,7 +21,7 @@ from kubeapi.resource import Registry, ResourceType
 from kubeapi.server import binding, deletion, ownership, preparing
 from kubeapi.server.admitting import Admission
 from kubeapi.server.deletion import DeleteOptions, Verdict
-from kubeapi.server.entities import Entities, Entity, encode, encode_put, key_of
+from kubeapi.server.entities import Entities, Entity, EntityPage, encode, encode_put, key_of
 from kubeapi.server.names import generated_name
 from kubeapi.server.ownership import Author
 from metastore.api import (
@@ -51,7 +51,7 @@ _NAME_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    entities: tuple[Entity[T], ...]
+    entities: EntityPage[T]
     revision: int
 
 
@@ -65,7 +65,8 @@ class Deleted(Generic[T]):
 class StoreObjects:
     def __init__(self, store: Store, registry: Registry, clock: Clock, new_uid: Callable[[], str]) -> None:
         self.store = store
-        self.registry = registry
+        self.registry = registry.copied()
+        """Kinds that users define come and go in it."""
         self.clock = clock
         self._new_uid = new_uid
         self.entities = Entities()
@@ -136,7 +137,7 @@ class StoreObjects:
         scope = namespace or None if resource.namespaced else None
         with _store_errors(passing=Compacted):
             listing = await self.store.list(resource.key, scope, at=at)
-        return Page(tuple(self.entities.of(resource, row) for row in listing.rows), listing.revision)
+        return Page(self.entities.page(resource, scope, listing.rows), listing.revision)
 
     def open_watch(self, resource: ResourceType[Any], after: int) -> Watch:
         """Raises ApiError 410."""

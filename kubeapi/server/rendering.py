@@ -11,7 +11,7 @@ import orjson
 
 from kubeapi import errors
 from kubeapi.resource import ResourceType, Table
-from kubeapi.server.entities import Entity
+from kubeapi.server.entities import Entity, EntityPage
 from kubeapi.server.negotiation import Form, Representation
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -60,12 +60,13 @@ class Renderer:
         if self._form is Form.METADATA:
             raise errors.not_acceptable()
         kind, version = f"{self._resource.kind}List", self._resource.api_version
-        items: list[Any]
+        items: Any
         if self._form is Form.METADATA_LIST:
             kind, version = Form.METADATA_LIST.value, self._meta_version
             items = [self._metadata(entity) for entity in entities]
         else:
-            items = [orjson.Fragment(entity.item_json) for entity in entities]
+            found = entities if isinstance(entities, EntityPage) else EntityPage(entities)
+            items = orjson.Fragment(found.items_json)
         return {"kind": kind, "apiVersion": version, "metadata": meta.to_dict(), "items": items}
 
     def event(self, kind: str, entity: Entity[Any], *, first: bool) -> Any:

@@ -1,0 +1,74 @@
+"""Answers made of stored bytes say what decoding and writing out would; caches are bounded and never stale."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from kubeapi.core import ConfigMap, Event, Pod
+from kubeapi.resource import ResourceType
+from kubeapi.resources import REGISTRY
+from kubeapi.server.entities import Entities, Entity, encode
+from metastore.api import Key, Row
+
+PODS: ResourceType[Any] = REGISTRY.of(Pod)
+
+
+def row(value: bytes, revision: int = 7, name: str = "web") -> Row:
+    return Row(Key("pods", "demo", name), "u1", revision, 1, value)
+
+
+def values() -> list[bytes]:
+    meta = {"name": "web", "namespace": "demo", "labels": {"a": 'quo"ted', "b": "{}"}}
+    spelled = {"kind": "Pod", "apiVersion": "v1", "metadata": {**meta, "resourceVersion": "3"}, "spec": {}}
+    holder = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "involvedObject": {"resourceVersion": "5"}}
+    return [
+        encode(Pod.from_dict({"metadata": meta, "spec": {"containers": []}})),
+        encode(Pod()),
+        orjson.dumps(spelled),
+        orjson.dumps(holder),
+        json.dumps({**holder, "involvedObject": {}}, indent=1).encode(),
+    ]
+
+
+@pytest.mark.parametrize("value", values())
+@pytest.mark.parametrize("revision", [0, 7])
+def test_spliced_bytes_are_the_decoded_object(value: bytes, revision: int) -> None:
+    entity = Entity(PODS, row(value, revision))
+    assert orjson.loads(entity.json) == entity.data
+    shown = {key: item for key, item in entity.data.items() if key not in ("apiVersion", "kind")}
+    assert orjson.loads(entity.item_json) == shown
+    assert entity.json.count(b'"resourceVersion"') == orjson.dumps(entity.data).count(b'"resourceVersion"')
+    if revision:
+        assert entity.data["metadata"]["resourceVersion"] == "7"
+
+
+def test_of_other_kinds_too() -> None:
+    event = Event.from_dict({"metadata": {"name": "e"}, "involvedObject": {"resourceVersion": "5"}})
+    for obj in (event, ConfigMap.from_dict({"metadata": {"name": "c"}, "data": {"resourceVersion": "x"}})):
+        entity: Entity[Any] = Entity(REGISTRY.of(type(obj)), row(encode(obj)))
+        assert orjson.loads(entity.json) == entity.data
+        assert entity.obj.kind == obj.kind
+
+
+def test_an_entity_is_made_once_and_only_for_its_row() -> None:
+    entities = Entities()
+    first = entities.of(PODS, row(b"{}"))
+    assert entities.of(PODS, row(b"{}")) is first
+    assert entities.of(PODS, row(b"[]")) is not first  # the store was restored: another history's revision 7
+
+
+def test_a_page_is_made_once_and_pages_are_bounded() -> None:
+    entities = Entities(capacity=4)
+    rows = (row(b"{}", 1, "a"), row(b"{}", 2, "b"))
+    page = entities.page(PODS, "demo", rows)
+    assert entities.page(PODS, "demo", rows) is page
+    assert entities.page(PODS, "demo", rows[:1]) is not page
+    for number in range(9):
+        assert len(entities.page(PODS, f"n{number}", rows)) == 2
+        assert entities._paged == sum(len(held) for held, _ in entities._pages.values()) <= 4
+    assert len(entities.page(PODS, "large", tuple(row(b"{}", n) for n in range(1, 9)))) == 8
+    assert entities._paged <= 4
