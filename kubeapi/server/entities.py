@@ -35,14 +35,14 @@ def encode_put(resource: ResourceType[Any], obj: KubeObject, expect: int | None)
     return Put(key_of(resource, meta.namespace, meta.name), meta.uid or "", encode(obj), expect)
 
 
-class Entity(Generic[T]):
-    """One object at one revision, in whatever form is asked for. Shared between readers: never change what it gives."""
-
 @lru_cache(256)
 def _head(api_version: str, kind: str) -> bytes:
     """How `encode` begins an object of that kind, up to what its metadata holds."""
     return f'{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{{'.encode()
 
+
+class Entity(Generic[T]):
+    """One object at one revision, in whatever form is asked for. Shared between readers: never change what it gives."""
 
     def __init__(self, resource: ResourceType[T], row: Row) -> None:
         self.resource = resource
@@ -69,24 +69,19 @@ def _head(api_version: str, kind: str) -> bytes:
     @cached_property
     def item_json(self) -> bytes:
         """As an element of a list: without apiVersion and kind, which the list states."""
+        if self._rest is not None:
+            return b'{"metadata":{%b%b' % (self._revision_json, self._rest)
         return orjson.dumps({key: value for key, value in self.data.items() if key not in ("apiVersion", "kind")})
 
     @cached_property
     def obj(self) -> T:
         return self.resource.model.from_dict(self.data)
-        if self._rest is not None:
-            return b'{"metadata":{%b%b' % (self._revision_json, self._rest)
 
     @cached_property
     def json(self) -> bytes:
-        return orjson.dumps(self.data)
-
-    def copied(self) -> T:
-        """For whoever wants to change it: nothing in it is shared, undeclared fields included."""
-        return self.resource.model.from_dict(self._loaded())
         if self._rest is not None:
             return b"%b%b%b" % (_head(self.resource.api_version, self.resource.kind), self._revision_json, self._rest)
-
+        return orjson.dumps(self.data)
 
     @cached_property
     def _rest(self) -> bytes | None:
@@ -101,12 +96,11 @@ def _head(api_version: str, kind: str) -> bytes:
     def _revision_json(self) -> bytes:
         return b'"resourceVersion":"%d",' % self.row.revision if self.row.revision else b""
 
-class Entities:
-    """A bounded cache of decoded rows, newest kept, and of the pages they were listed on. A revision belongs to one
-    row."""
+    def copied(self) -> T:
+        """For whoever wants to change it: nothing in it is shared, undeclared fields included."""
+        return self.resource.model.from_dict(self._loaded())
 
-    def __init__(self, capacity: int = 1024) -> None:
-        self._capacity = capacity
+
 class EntityPage(tuple[Entity[T], ...]):
     """What a list found."""
 
@@ -116,6 +110,12 @@ class EntityPage(tuple[Entity[T], ...]):
         return b"[%b]" % b",".join([entity.item_json for entity in self])
 
 
+class Entities:
+    """A bounded cache of decoded rows, newest kept, and of the pages they were listed on. A revision belongs to one
+    row."""
+
+    def __init__(self, capacity: int = 1024) -> None:
+        self._capacity = capacity
         self._known: OrderedDict[int, Entity[Any]] = OrderedDict()
         self._pages: OrderedDict[tuple[str, str | None], tuple[Sequence[Row], EntityPage[Any]]] = OrderedDict()
         self._paged = 0
