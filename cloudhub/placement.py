@@ -9,8 +9,9 @@ once, even before the taint is written.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from cloudhub.placement_nodes import CORDONED, named, selected, tolerated
 from cloudhub.placement_peers import Peers
@@ -19,6 +20,8 @@ from cloudhub.placement_scores import best
 from kubeapi.core import Node, Pod
 
 NO_NODES = "no nodes available to schedule pods"
+_ALL_OF = 100
+"""Nodes of which all are compared."""
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
@@ -62,24 +65,43 @@ def place(pod: Pod, nodes: Sequence[Node], pods_by_node: Mapping[str, Sequence[P
 
 
 def choose(wish: Wish, stage: Stage) -> Placement | Unschedulable:
-    """The fitting node with the highest score."""
+    """The fitting node with the highest score; in a large cluster, of so many as are enough to choose from."""
     if not stage.rooms:
         return Unschedulable(NO_NODES, {})
     peers = Peers.of(wish, stage)
     only = named(wish.pod)
+    enough = _enough(len(stage.rooms))
     fitting: list[Room] = []
     verdicts: dict[str, Verdict] = {}
-    for name, room in stage.rooms.items():
+    for name, room in _from_its_own(wish, stage.rooms):
         verdict = judge(wish, room, peers) if only is None or name in only else _NOT_NAMED
         if verdict.reasons:
             verdicts[name] = verdict
-        else:
-            fitting.append(room)
+            continue
+        fitting.append(room)
+        if len(fitting) >= enough:
+            break
     if fitting:
         return Placement(best(wish, fitting, peers).name)
     return Unschedulable(
         histogram(len(verdicts), (text for item in verdicts.values() for text in item.reasons)), verdicts
     )
+
+
+def _enough(nodes: int) -> int:
+    """How many nodes that fit are looked for (the reference's percentageOfNodesToScore, adaptive)."""
+    return max(_ALL_OF, nodes * max(5, 50 - nodes // 125) // 100) if nodes > _ALL_OF else nodes
+
+
+def _from_its_own(wish: Wish, rooms: Mapping[str, Room]) -> Iterator[tuple[str, Room]]:
+    """All nodes, beginning where the pod's UID says: neither always at the first, nor by chance."""
+    if len(rooms) <= _ALL_OF:
+        yield from rooms.items()
+        return
+    start = int.from_bytes(blake2b(wish.uid.encode(), digest_size=4).digest()) % len(rooms)
+    items = list(rooms.items())
+    yield from items[start:]
+    yield from items[:start]
 
 
 def judge(wish: Wish, room: Room, peers: Peers) -> Verdict:

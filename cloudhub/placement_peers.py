@@ -110,10 +110,12 @@ class Peers:
     def shift(self, other: Wish, room: Room, sign: int) -> None:
         """Count a pod that is held there, or (-1) take it out."""
         labels = room.node.metadata.labels
-        self._shift_terms(other, labels, sign)
-        for spread in (*self.hard, *self.soft):
-            if spread.means(self.wish.pod, other.pod) and spread.covers(self.wish.pod, room):
-                spread.add(labels[spread.constraint.topology_key], sign)
+        if self.wish.minds_pods or other.minds_pods:
+            self._shift_terms(other, labels, sign)
+        for spreads in (self.hard, self.soft):
+            for spread in spreads:
+                if spread.means(self.wish.pod, other.pod) and spread.covers(self.wish.pod, room):
+                    spread.add(labels[spread.constraint.topology_key], sign)
 
     def _shift_terms(self, other: Wish, labels: Mapping[str, str], sign: int) -> None:
         mine, spaces = self.wish, self.spaces

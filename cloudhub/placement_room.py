@@ -43,10 +43,13 @@ class Wish:
     """Required anti-affinity."""
     wishes: tuple[Term, ...]
     """Preferred affinity and, with a negative weight, anti-affinity."""
+    minds_pods: bool
+    """Whether any of these three says anything."""
 
     @classmethod
     def of(cls, pod: Pod) -> Wish:
         counted = scheduler_counted(pod)
+        terms = needs(pod), antipathies(pod), wishes(pod)
         return cls(
             pod,
             pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}",
@@ -54,19 +57,14 @@ class Wish:
             {"cpu": counted.cpu, "memory": counted.memory} | _others(pod),
             0 if pod.spec.overhead else _vms(pod),
             frozenset(_ports(pod)),
-            needs(pod),
-            antipathies(pod),
-            wishes(pod),
+            *terms,
+            any(terms),
         )
 
     def on(self, room: Room) -> Mapping[str, int]:
         if not self.vms or not room.overhead:
             return self.base
         return {**self.base, "memory": self.base["memory"] + self.vms * room.overhead}
-
-    @property
-    def minds_pods(self) -> bool:
-        return bool(self.needs or self.antipathies or self.wishes)
 
 
 @dataclass(slots=True)

@@ -203,3 +203,14 @@ def test_finished_pods_hold_nothing() -> None:
     assert counts_against_node(pod(bound="n1"))
     assert not counts_against_node(pod(bound="n1", status={"phase": "Succeeded"}))
     assert not counts_against_node(pod())
+
+
+def test_in_a_large_cluster_enough_nodes_are_compared_the_same_ones_each_time() -> None:
+    """And every node is looked at before a pod is refused."""
+    nodes = [node(f"n{index:03}") for index in range(400)]
+    first = place(pod("p"), nodes, {})
+    assert first == place(pod("p"), nodes, {})
+    assert len({place(pod(f"p{index}"), nodes, {}) for index in range(5)}) > 1
+    last = [item if index else node("n000", labels={"only": "here"}) for index, item in enumerate(nodes)]
+    assert place(pod("p", spec={"nodeSelector": {"only": "here"}}), last, {}) == Placement("n000")
+    assert message(pod(cpu="9"), *nodes).startswith("0/400 nodes are available: 400 Insufficient cpu.")
