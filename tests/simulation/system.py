@@ -13,6 +13,7 @@ from pathlib import Path
 from cloudhub import daemon as hub_daemon
 from cloudhub.settings import Settings as HubSettings
 from edgecore.agent import Agent, Parts
+from edgecore.plan import powered_off
 from edgecore.settings import Settings as NodeSettings
 from edgecore.spec import vm_uuid
 from edgelink.memory import Faults, MemoryBroker, MemoryTransport
@@ -135,7 +136,7 @@ class System:
         weights = {
             self.create: 10, self.resize: 20, self.delete: 4, self.cut_or_heal: 4, self.bounce_agent: 4,
             self.bounce_hub: 2, self.bounce_broker: 2, self.end_vm: 6, self.reboot_host: 1, self.runtime_down: 2,
-            self.jump_clock: 1,
+            self.jump_clock: 1, self.power: 6,
         }  # fmt: skip
         if self.chance.random() < 0.25:
             await self.heal_one()
@@ -155,7 +156,9 @@ class System:
         amounts = {"cpu": self.chance.choice(CPUS), "memory": self.chance.choice(MEMORIES)}
         resources = {"limits": amounts, "requests": {"cpu": "50m", "memory": amounts["memory"]}}
         container = {"name": "vm", "image": "copepod/micro:latest", "resources": resources}
-        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}
+        # Some in Arktos' form.
+        spec = {"virtualMachine": container} if self.chance.random() < 0.3 else {"containers": [container]}
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
         try:
             await self.hub.objects.create(Pod.from_dict(body))
             self.note(f"create {name} {amounts}")
@@ -186,6 +189,22 @@ class System:
             self.note(f"resize {pod.metadata.name} {amounts}")
         except ApiError:
             self.note(f"resize {pod.metadata.name} refused")
+
+    async def power(self) -> None:
+        """Off, or on again."""
+        pod = await self._some_pod()
+        if pod is None or self.hub is None or pod.spec.virtual_machine is None:
+            return
+        wanted = self.chance.choice(("Running", "Shutdown"))
+
+        def wish(current: Pod) -> Pod:
+            if current.spec.virtual_machine is not None:
+                current.spec.virtual_machine.power_spec = wanted
+            return current
+
+        await self.hub.objects.change(REGISTRY.of(Pod), "default", pod.metadata.name, wish)
+        self.ended[vm_uuid(pod.metadata.uid or "", "vm")] += 1
+        self.note(f"power {pod.metadata.name} {wanted}")
 
     async def delete(self) -> None:
         pod = await self._some_pod()
@@ -308,6 +327,8 @@ class System:
         vm = machine.host.vms.get(vm_uuid(pod.metadata.uid or "", "vm"))
         if pending := pod.status.condition("PodResizePending"):
             return None if pending.reason == "Deferred" else _feasible_after_all(pod, vm)
+        if powered_off(pod):
+            return None if vm is None or vm.state is not VmState.RUNNING else "its VM runs, and is wished off"
         if vm is None or vm.state is not VmState.RUNNING:
             return f"its VM is {vm.state if vm else 'absent'}"
         ready = pod.status.condition("Ready")
