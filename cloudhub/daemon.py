@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from cloudhub import pki
+from cloudhub.accounts import DefaultAccounts
 from cloudhub.link import StoreBackend
 from cloudhub.logs import LinkLogs
 from cloudhub.mirror import Mirror
@@ -128,6 +129,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "pods": pods.run(),
             "nodes": nodes.run(),
             "namespaces": namespaces.run(),
+            "default-accounts": DefaultAccounts(objects, namespaces).run(),
             "node-lifecycle": lifecycle.run(),
             "node-leases": leases.run(),
             "scheduler": scheduler.run(),
