@@ -22,6 +22,7 @@ from cloudhub import pki
 from cloudhub.accounts import DefaultAccounts
 from cloudhub.link import StoreBackend
 from cloudhub.logs import LinkLogs
+from cloudhub.metrics import LinkMetrics
 from cloudhub.mirror import Mirror
 from cloudhub.nodeleases import NodeLeases
 from cloudhub.nodes import NodeLifecycle
@@ -119,6 +120,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             objects,
             StaticTokens({keys.token: ADMIN}),
             logs=LinkLogs(link, backend.sessions),
+            sources=LinkMetrics(link, backend.sessions, pods, nodes).sources(),
             token_key=keys.account_key,
         )
         port = await stack.enter_async_context(_serving(settings, keys, app))

@@ -21,6 +21,7 @@ from edgecore.nodestatus import NO_ACCELERATION, Facts, Trouble, node_object, sa
 from edgecore.reconciler import Reconciler
 from edgecore.settings import Settings
 from edgecore.sizes import Policy
+from edgecore.usage import HostUse, UsageMeter
 from edgelink.nodelink import NodeLink
 from edgelink.pacing import Chance, Timing
 from edgelink.transport import Transport
@@ -57,6 +58,7 @@ class Parts:
     new_id: Callable[[], str]
     chance: Chance
     """For jitter."""
+    host_use: Callable[[], HostUse] = lambda: HostUse(0.0, 0)
     inline_store: bool = False
 
 
@@ -82,7 +84,9 @@ class Agent:
             await self._serve(book, runtime, installation)
 
     async def _serve(self, book: Book, runtime: Runtime, installation: str) -> None:
-        backend = BookBackend(book, runtime, _first_line("/proc/sys/kernel/random/boot_id"), self._parts.new_id)
+        meter = UsageMeter(runtime, self._parts.clock, self._parts.host_use)
+        boot_id = _first_line("/proc/sys/kernel/random/boot_id")
+        backend = BookBackend(book, runtime, meter, boot_id, self._parts.new_id)
         link = NodeLink(
             self._parts.transport,
             backend,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from edgecore.agent import Parts
 from edgecore.settings import Settings
+from edgecore.usage import HostUse
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
 from edgelink.pacing import Chance
 from kubeapi.clock import SystemClock, new_uid
@@ -27,7 +28,16 @@ def real_parts(settings: Settings, chance: Chance) -> Parts:
         clock=SystemClock(),
         new_id=new_uid,
         chance=chance,
+        host_use=_host_use,
     )
+
+
+def _host_use() -> HostUse:
+    import psutil  # only whoever is asked for it pays for it
+
+    times, memory = psutil.cpu_times(), psutil.virtual_memory()
+    busy = times.user + times.nice + times.system + times.irq + times.softirq
+    return HostUse(busy, memory.total - memory.available)
 
 
 def _runtime(settings: Settings, installation: str) -> Runtime:

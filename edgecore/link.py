@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from edgecore.book import Book
 from edgecore.spec import vm_uuid
+from edgecore.usage import UsageMeter
 from edgelink.api import ItemKey, NodeFacts, StreamRefused, StreamRequest, UpItem, ViewChange
 from kubeapi.sdnotify import notify
 from vmruntime.api import Runtime, RuntimeUnavailable, VmNotFound
@@ -17,9 +18,12 @@ log = logging.getLogger(__name__)
 class BookBackend:
     """Implements edgelink.api.NodeBackend."""
 
-    def __init__(self, book: Book, runtime: Runtime, boot_id: str, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, book: Book, runtime: Runtime, meter: UsageMeter, boot_id: str, new_id: Callable[[], str]
+    ) -> None:
         self._book = book
         self._runtime = runtime
+        self._meter = meter
         self._boot_id = boot_id
         self._new_id = new_id
         self._reported: tuple[bool, str] | None = None
@@ -47,7 +51,9 @@ class BookBackend:
         await self._book.new_identity(self._new_id())
 
     async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
-        """The serial console of a container's VM."""
+        """`logs`: the serial console of a container's VM. `usage`: what the node and its VMs use now."""
+        if request.kind == "usage":
+            return self._usage()
         if request.kind != "logs":
             raise StreamRefused(f"this node does not serve {request.kind!r} streams")
         pod = self._book.pods.get(request.pod_uid)
@@ -57,6 +63,9 @@ class BookBackend:
         follow = request.options.get("follow") == "true"
         uuid = vm_uuid(request.pod_uid, request.container)
         return self._console(uuid, int(tail) if tail is not None else None, follow)
+
+    async def _usage(self) -> AsyncIterator[bytes]:
+        yield await self._meter.report(self._book.pods)
 
     async def _console(self, uuid: str, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
         try:

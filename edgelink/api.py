@@ -179,7 +179,7 @@ class NodeRefused(Exception):
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     kind: str
-    """`logs`."""
+    """`logs`, `usage` (of the whole node: no pod)."""
     pod_uid: str
     container: str
     options: Mapping[str, str] = field(default_factory=dict)

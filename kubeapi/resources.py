@@ -16,7 +16,7 @@ from kubeapi.core import (
     Secret,
     ServiceAccount,
 )
-from kubeapi.kinds import apps, batch, network, policies, rbac, storage
+from kubeapi.kinds import apps, batch, metrics, network, policies, rbac, storage
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
 _OBJECT_VERBS = ("get", "patch", "update")
@@ -168,6 +168,7 @@ ALL: tuple[ResourceType[Any], ...] = (
     SERVICE_ACCOUNTS,
     *apps.KINDS,
     *batch.KINDS,
+    *metrics.KINDS,
     *network.KINDS,
     *policies.KINDS,
     *rbac.KINDS,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+
 MEMORY_STEP_MIB = 2
 """virtio-mem's block size here; every size is a multiple of it."""
 CPU_QUOTA_MIN_MILLICORES = 10
@@ -225,6 +226,16 @@ class ExecResult:
     stderr: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class VmUsage:
+    """What a running VM uses, at one moment."""
+
+    cpu_seconds: float
+    """Of the whole VMM process since it was started: the guest's CPUs and their emulation. Never falls while it runs."""
+    memory_bytes: int
+    """Used inside the guest, quickly freed caches left out; where it does not answer, all that it was given."""
+
+
 class Runtime(Protocol):
     async def host(self) -> HostInfo:
         """Probe once, then answer from memory. Raises RuntimeUnavailable."""
@@ -267,6 +278,10 @@ class Runtime(Protocol):
 
     async def list(self) -> Sequence[VmStatus]:
         """All VMs of this installation, without asking the guests (their fields are None). Raises
+        RuntimeUnavailable."""
+
+    async def usage(self, uuid: str) -> VmUsage:
+        """Asks the guest, bounded as in `inspect`. Raises VmNotFound, GuestUnavailable for a VM that is off,
         RuntimeUnavailable."""
 
     def events(self) -> AsyncIterator[VmEvent]:

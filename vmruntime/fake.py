@@ -30,6 +30,7 @@ from vmruntime.api import (
     VmSpec,
     VmState,
     VmStatus,
+    VmUsage,
 )
 from vmruntime.fake_host import GUEST_KERNEL_MIB, FakeHost, FakeVm, Faults
 from vmruntime.sizing import OVERHEAD_MIB
@@ -40,6 +41,8 @@ DEVICE_SECONDS = 0.02
 """What a device takes to plug or unplug (docs/vm-lore.md: 4-30 ms)."""
 SHUTDOWN_SECONDS = 0.5
 """What a healthy guest takes to power off."""
+IDLE_CORES = 0.02
+"""What a pretended guest uses, always."""
 
 
 class FakeRuntime:
@@ -75,6 +78,11 @@ class FakeRuntime:
             await asyncio.sleep(delay)
         return self._status(self._vm(uuid), ask_guest=answers)
 
+    async def usage(self, uuid: str) -> VmUsage:
+        vm = self._running(uuid)
+        runs_for = asyncio.get_running_loop().time() - vm.started_at
+        return VmUsage(IDLE_CORES * runs_for, (vm.used_mib if self._answers(vm) else vm.actual_mib) << 20)
+
     # -- life and death -------------------------------------------------------------------------------------------
 
     async def create(self, spec: VmSpec) -> None:
@@ -106,6 +114,7 @@ class FakeRuntime:
         vm.cpu_limit_millicores, vm.vcpus_online = spec.cpu_limit_millicores, spec.vcpus_online
         vm.requested_mib = vm.actual_mib = spec.memory_mib
         vm.console.clear()
+        vm.started_at = asyncio.get_running_loop().time()
         self._host.begin_boot(vm)
         self._host.publish(EventType.STARTED, uuid)
         self._host.save()

@@ -67,6 +67,8 @@ class FakeVm:
     boots: int = 0
     ready_at: float = 0.0
     """Loop time from which the guest answers."""
+    started_at: float = 0.0
+    """Loop time."""
     cpu_limit_millicores: int | None = None
     vcpus_online: int = 1
     requested_mib: int = 0
@@ -253,7 +255,7 @@ def command_lasts(command: tuple[str, ...]) -> tuple[float, int] | None:
 def _to_json(vm: FakeVm) -> dict[str, object]:
     entry = asdict(vm)
     # Loop time means nothing in another process: whoever loads this finds its guests booted, their commands running.
-    del entry["ready_at"]
+    del entry["ready_at"], entry["started_at"]
     entry["spec"]["document"] = b64encode(vm.spec.document).decode()
     entry["console"] = b64encode(vm.console).decode()
     return entry

@@ -16,6 +16,7 @@ from kubeapi import errors
 from kubeapi.errors import ApiError
 from kubeapi.server import about, auth, framing
 from kubeapi.server.auth import Authenticator, User
+from kubeapi.server.computed import Sources
 from kubeapi.server.handlers import USER, Server
 from kubeapi.server.keeping import StatusKeeper
 from kubeapi.server.logs import LogSource, NoLogs
@@ -41,11 +42,13 @@ def create_app(
     authenticator: Authenticator,
     *,
     logs: LogSource | None = None,
+    sources: Sources | None = None,
     token_key: bytes | None = None,
 ) -> web.Application:
     """An application to `serve`. While it runs it also empties namespaces that are being deleted, and keeps the status
     of quotas and disruption budgets.
 
+    `sources` make the objects of kinds that are not stored.
     `token_key` signs service accounts' tokens; without one, they are void when the application ends.
     """
     tokens = Tokens(token_key or secrets.token_bytes(32), objects)
@@ -53,7 +56,7 @@ def create_app(
     async def identify(token: str) -> User | None:
         return authenticator.authenticate(token) or await tokens.authenticate(token)
 
-    server = Server(objects, logs or NoLogs(), tokens, identify)
+    server = Server(objects, logs or NoLogs(), tokens, identify, sources or {})
     app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
     app[SERVER] = server
     about.add_routes(app, objects.registry, Documents(objects.registry))

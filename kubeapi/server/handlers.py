@@ -17,6 +17,7 @@ from kubeapi.resource import ResourceType
 from kubeapi.server import (
     applying,
     bodies,
+    computed,
     extras,
     framing,
     listing,
@@ -57,6 +58,8 @@ class Server:
     logs: LogSource
     tokens: Tokens
     identify: Identify
+    sources: computed.Sources = field(default_factory=dict)
+    """Of kinds that the store does not hold."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends watches and followed logs when the server goes down."""
 
@@ -106,14 +109,20 @@ class Server:
 
     async def get(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         representation = accepted(request)
-        entity = await self.objects.read(resource, target.namespace, target.name)
+        if source := self.sources.get(resource.key):
+            entity = await computed.read(source, resource, target)
+        else:
+            entity = await self.objects.read(resource, target.namespace, target.name)
         return answer(request, self._renderer(request, resource).one(entity), as_yaml=representation.yaml)
 
     async def list_(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         representation = accepted(request)
         options = queries.list_options(request.query)
         chosen = selection.parse(resource, target.namespace, options.label_selector, options.field_selector)
-        page = await listing.page(self.objects, resource, chosen, options)
+        if source := self.sources.get(resource.key):
+            page = await computed.page(source, resource, chosen)
+        else:
+            page = await listing.page(self.objects, resource, chosen, options)
         data = self._renderer(request, resource).list(page.entities, page.meta)
         return answer(request, data, as_yaml=representation.yaml)
 

@@ -20,12 +20,13 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 @dataclass(frozen=True, slots=True)
 class ListMeta:
     revision: int
+    """0: such objects have none."""
     token: str = ""
     """Where the next page continues; empty on the last."""
     remaining: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        data: dict[str, Any] = {"resourceVersion": str(self.revision)}
+        data: dict[str, Any] = {"resourceVersion": str(self.revision)} if self.revision else {}
         if self.token:
             data["continue"] = self.token
             if self.remaining is not None:

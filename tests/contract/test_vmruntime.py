@@ -250,6 +250,20 @@ async def test_cpu_limit_and_online_count(runtime: Runtime, shared: VmSpec) -> N
         await runtime.set_cpu(shared.uuid, 9, 1)
 
 
+async def test_usage(runtime: Runtime, shared: VmSpec) -> None:
+    """CPU time is what was spent and only rises; memory is what the guest uses of what it has."""
+    first = await runtime.usage(shared.uuid)
+    assert first.cpu_seconds > 0
+    await runtime.exec(shared.uuid, ["true"])
+    second = await runtime.usage(shared.uuid)
+    assert second.cpu_seconds > first.cpu_seconds
+    given = (await runtime.inspect(shared.uuid)).memory_actual_mib << 20
+    for usage in (first, second):
+        assert 4 << 20 < usage.memory_bytes < given
+    with pytest.raises(VmNotFound):
+        await runtime.usage("00000000-0000-0000-0000-000000000000")
+
+
 async def test_s44_a_guest_that_reboots_stays_the_same_vm(rig: Rig, runtime: Runtime, shared: VmSpec) -> None:
     """S-44: not an exit; and CPUs and memory come back to what was set since the first boot."""
     await runtime.set_memory(shared.uuid, 160)

@@ -152,6 +152,31 @@ async def test_the_examples_do_what_their_comments_say(tmp_path: Path) -> None:
         await until_none(infeasible, "S-69: a wish beyond the maximum is Infeasible", 30)
 
 
+async def test_top_shows_what_nodes_and_pods_use_now(tmp_path: Path) -> None:
+    """`kubectl top` asks the nodes; of a pod that nobody runs it says that there are no metrics."""
+    async with up(tmp_path / "state", "--nodes", "2") as lab:
+        kubectl = lab.kubectl
+        await kubectl.ok("create", "-f", str(EXAMPLES / "micro-vm.yaml"))
+        await ready(kubectl, "micro-vm")
+        assert await kubectl.ok("label", "pod", "micro-vm", "tier=edge")
+        nodes = (await kubectl.ok("top", "nodes", "--no-headers")).split("\n")
+        assert [line.split()[0] for line in nodes if line] == ["node-1", "node-2"]
+        header, line = (await kubectl.ok("top", "pods", "-l", "tier=edge", "--containers")).splitlines()
+        assert header.split() == ["POD", "NAME", "CPU(cores)", "MEMORY(bytes)"]
+        name, container, cpu, memory = line.split()
+        assert (name, container) == ("micro-vm", "vm")
+        assert 0 < int(cpu.removesuffix("m")) < 100
+        assert 0 < int(memory.removesuffix("Mi")) < 96
+        assert (await kubectl.ok("get", "pods.metrics.k8s.io", "-o", "name")).split() == [
+            "podmetrics.metrics.k8s.io/micro-vm"
+        ]
+        with pytest.raises(KubectlFailed, match=r'podmetrics\.metrics\.k8s\.io "default/none" not found'):
+            await kubectl.ok("top", "pod", "none")
+        await kubectl.ok("delete", "pod", "micro-vm", "--wait")
+        none = await kubectl.run("top", "pods")
+        assert "No resources found in default namespace." in none.stderr
+
+
 async def test_a_second_up_on_one_state_directory_is_refused(tmp_path: Path) -> None:
     async with up(tmp_path / "lab") as lab:
         second = await spawn(tmp_path / "lab")

@@ -26,6 +26,7 @@ from vmruntime.api import (
     VmNotFound,
     VmSpec,
     VmStatus,
+    VmUsage,
 )
 from vmruntime.domain import HostFacts
 from vmruntime.images import ImageStore
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 CONSOLE_DIRECTORY = Path("/var/log/copepod/console")
 INSPECT_SECONDS = 5.0
+_CPU_TIME = 4
+"""Where `virDomainGetInfo` has the nanoseconds of CPU."""
 _STOP_POLL_SECONDS = 0.1
 _ASK_AGAIN_SECONDS = 2.0
 
@@ -100,15 +103,32 @@ class LibvirtRuntime:
     async def inspect(self, uuid: str) -> VmStatus:
         seen = await self._find(uuid)
         shown = await self._connection.outside(status, seen, self._log_of(uuid))
-        if not shown.agent_ready:
-            return shown
-        try:
-            async with asyncio.timeout(INSPECT_SECONDS):
-                facts = await self._connection.call(lambda conn: agent.facts(seen.domain))
-        except (VmError, TimeoutError) as error:
-            log.info("VM %s: its guest does not answer: %s", seen.name, error)
+        facts = await self._facts(seen)
+        if facts is None:
             return shown
         return replace(shown, vcpus_online=facts.vcpus_online, guest_total_kib=facts.total_kib, boot_id=facts.boot_id)
+
+    async def usage(self, uuid: str) -> VmUsage:
+        def look(conn: Any) -> tuple[Seen, int]:
+            seen = running(find(conn, uuid, self._installation))
+            return seen, seen.domain.info()[_CPU_TIME]
+
+        seen, nanoseconds = await self._connection.call(look)
+        facts = await self._facts(seen)
+        given_kib = (seen.record.memory_base_mib + seen.plugged_mib("current")) * 1024
+        used_kib = facts.total_kib - facts.spare_kib if facts else given_kib
+        return VmUsage(nanoseconds / 1e9, used_kib * 1024)
+
+    async def _facts(self, seen: Seen) -> agent.GuestFacts | None:
+        """None where the guest does not answer, or not in time."""
+        if not (seen.running and seen.agent_connected):
+            return None
+        try:
+            async with asyncio.timeout(INSPECT_SECONDS):
+                return await self._connection.call(lambda conn: agent.facts(seen.domain))
+        except (VmError, TimeoutError) as error:
+            log.info("VM %s: its guest does not answer: %s", seen.name, error)
+            return None
 
     # -- life and death -------------------------------------------------------------------------------------------
 
