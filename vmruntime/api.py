@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-
 MEMORY_STEP_MIB = 2
 """virtio-mem's block size here; every size is a multiple of it."""
 CPU_QUOTA_MIN_MILLICORES = 10
@@ -231,7 +230,7 @@ class VmUsage:
     """What a running VM uses, at one moment."""
 
     cpu_seconds: float
-    """Of the whole VMM process since it was started: the guest's CPUs and their emulation. Never falls while it runs."""
+    """Of the whole VMM process since it was started, emulation included. Never falls while it runs."""
     memory_bytes: int
     """Used inside the guest, quickly freed caches left out; where it does not answer, all that it was given."""
 
