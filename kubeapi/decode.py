@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import ValidationError
 
+from kubeapi.custom import CustomObject
 from kubeapi.errors import ApiError, bad_request
 from kubeapi.meta import KubeModel, KubeObject
 
@@ -49,9 +50,11 @@ def build(model: type[T], data: dict[str, Any]) -> T:
 
 def unknown_fields(obj: KubeModel, path: str = "") -> Iterator[str]:
     """Paths of fields that the type does not have: `spec.containers[0].bogus`."""
+    if isinstance(obj, CustomObject):
+        yield from obj.unknown()
     known = obj.known_fields()
     for name in obj.model_extra or {}:
-        if name not in known:
+        if name not in known and not isinstance(obj, CustomObject):
             yield f"{path}{name}"
     for name, value in obj:
         if name in type(obj).model_fields:
@@ -68,14 +71,17 @@ def prune(obj: KubeModel) -> list[str]:
 
 
 def _prune(value: Any) -> None:
-    if isinstance(value, list):
-        for item in value:
+    if isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
             _prune(item)
     if not isinstance(value, KubeModel):
         return
     extra = value.model_extra or {}
-    for name in set(extra) - value.known_fields():
-        del extra[name]
+    if isinstance(value, CustomObject):
+        value.prune()
+    else:
+        for name in set(extra) - value.known_fields():
+            del extra[name]
     for name, item in value:
         if name in type(value).model_fields:
             _prune(item)
@@ -120,6 +126,10 @@ def _unknown_in(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown_in(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if isinstance(item, KubeModel):
+                yield from unknown_fields(item, f"{path}.{name}.")
 
 
 _GO_TYPES = {

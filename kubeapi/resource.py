@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kubeapi.ages import age
 from kubeapi.errors import Cause
 from kubeapi.meta import KubeObject
+from kubeapi.scale import BUILT_IN, ScalePaths
 from kubeapi.shapes import CORE, Shape
 
 T = TypeVar("T", bound=KubeObject)
@@ -146,6 +147,8 @@ class ResourceType(Generic[T]):
     strategy: Strategy[T] = field(default_factory=Strategy)
     shape: Shape = field(default=CORE, repr=False)
     """How the fields are merged and owned (server-side apply)."""
+    scale: ScalePaths = BUILT_IN
+    """Where the `scale` subresource, if there is one, finds its numbers."""
 
     @property
     def api_version(self) -> str:
@@ -161,15 +164,34 @@ class ResourceType(Generic[T]):
 
 
 class Registry:
-    """All declared kinds."""
+    """All declared kinds. Those that users define come and go (`put`)."""
 
     def __init__(self, *types: ResourceType[KubeObject]) -> None:
         self._by_path = {(item.group, item.version, item.plural): item for item in types}
-        self._by_model = {item.model: item for item in types}
-        self._by_key = {item.key: item for item in types}
+        self._index()
+
+    def _index(self) -> None:
+        self._by_model = {item.model: item for item in self._by_path.values()}
+        self._by_key: dict[str, ResourceType[KubeObject]] = {}
+        for item in self._by_path.values():
+            self._by_key.setdefault(item.key, item)
 
     def __iter__(self) -> Iterator[ResourceType[KubeObject]]:
-        return iter(self._by_path.values())
+        return iter(tuple(self._by_path.values()))
+
+    def copied(self) -> Registry:
+        return Registry(*self)
+
+    def stored(self) -> tuple[ResourceType[KubeObject], ...]:
+        """Each kind once, where it is served in several versions."""
+        return tuple(self._by_key.values())
+
+    def put(self, key: str, versions: Sequence[ResourceType[Any]]) -> None:
+        """These in place of all that the kind (`crontabs.example.com`) was served in; none: it is served no more.
+        The first is the one that is preferred."""
+        kept = {path: item for path, item in self._by_path.items() if item.key != key}
+        self._by_path = kept | {(item.group, item.version, item.plural): item for item in versions}
+        self._index()
 
     def find(self, group: str, version: str, plural: str) -> ResourceType[KubeObject] | None:
         return self._by_path.get((group, version, plural))

@@ -16,7 +16,7 @@ from kubeapi.core import (
     Secret,
     ServiceAccount,
 )
-from kubeapi.kinds import apps, batch, metrics, network, policies, rbac, storage
+from kubeapi.kinds import apiextensions, apps, batch, metrics, network, policies, rbac, storage
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
 _OBJECT_VERBS = ("get", "patch", "update")
@@ -156,7 +156,7 @@ LEASES: ResourceType[Lease] = ResourceType(
     strategy=strategies.LEASE,
 )
 
-ALL: tuple[ResourceType[Any], ...] = (
+_BUILT_IN: tuple[ResourceType[Any], ...] = (
     CONFIGMAPS,
     EVENTS,
     LEASES,
@@ -174,5 +174,9 @@ ALL: tuple[ResourceType[Any], ...] = (
     *rbac.KINDS,
     *storage.KINDS,
 )
+
+CUSTOM_RESOURCE_DEFINITIONS = apiextensions.declaration(frozenset(item.key for item in _BUILT_IN))
+
+ALL: tuple[ResourceType[Any], ...] = (*_BUILT_IN, CUSTOM_RESOURCE_DEFINITIONS)
 
 REGISTRY = Registry(*ALL)

@@ -24,12 +24,22 @@ ANNOTATIONS_LIMIT = 256 * 1024
 """Bytes, keys and values together."""
 DATA_LIMIT = 1024 * 1024
 """Bytes in a ConfigMap or Secret."""
-_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_STANDARD_FINALIZERS = (
+    "kubernetes",
+    "orphan",
+    "foregroundDeletion",
+    "customresourcecleanup.apiextensions.k8s.io",
+)
 
 
 def validate_metadata(
-    meta: ObjectMeta, *, namespaced: bool, name_rule: Callable[[str], Sequence[str]] = names.dns_subdomain
+    meta: ObjectMeta,
+    *,
+    namespaced: bool,
+    name_rule: Callable[[str], Sequence[str]] = names.dns_subdomain,
+    custom: bool = False,
 ) -> list[Cause]:
+    """`custom`: of a kind that users define, whose finalizers may have any qualified name."""
     causes = []
     if meta.generate_name:
         causes += [invalid("metadata.generateName", meta.generate_name, m) for m in _prefix(meta, name_rule)]
@@ -45,10 +55,10 @@ def validate_metadata(
         causes.append(forbidden("metadata.namespace", "not allowed on this type"))
     if (meta.generation or 0) < 0:
         causes.append(invalid("metadata.generation", meta.generation, NEGATIVE))
-    return [*causes, *_labels_and_owners(meta)]
+    return [*causes, *_labels_and_owners(meta, custom)]
 
 
-def validate_metadata_update(new: KubeObject, old: KubeObject) -> list[Cause]:
+def validate_metadata_update(new: KubeObject, old: KubeObject, *, custom: bool = False) -> list[Cause]:
     """What may never change, and the finalizers of an object that is being deleted."""
     after, before = new.metadata, old.metadata
     causes = []
@@ -77,7 +87,7 @@ def validate_metadata_update(new: KubeObject, old: KubeObject) -> list[Cause]:
     ):
         if value != kept:
             causes.append(invalid(path, value, IMMUTABLE))
-    return [*causes, *_labels_and_owners(after)]
+    return [*causes, *_labels_and_owners(after, custom)]
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[Cause]:
@@ -214,13 +224,13 @@ def _prefix(meta: ObjectMeta, rule: Callable[[str], Sequence[str]]) -> Sequence[
     return rule(prefix[:-1] + "a" if prefix.endswith("-") else prefix)
 
 
-def _labels_and_owners(meta: ObjectMeta) -> list[Cause]:
+def _labels_and_owners(meta: ObjectMeta, custom: bool) -> list[Cause]:
     causes = validate_labels(meta.labels, "metadata.labels")
     for key in meta.annotations:
         causes += [invalid("metadata.annotations", key, m) for m in names.qualified_name(key.lower())]
     if _size(meta.annotations) > ANNOTATIONS_LIMIT:
         causes.append(too_long("metadata.annotations", ANNOTATIONS_LIMIT))
-    return [*causes, *_owners(meta.owner_references), *_finalizers(meta.finalizers)]
+    return [*causes, *_owners(meta.owner_references), *_finalizers(meta.finalizers, custom)]
 
 
 def _owners(owners: Sequence[OwnerReference]) -> list[Cause]:
@@ -243,12 +253,12 @@ def _owners(owners: Sequence[OwnerReference]) -> list[Cause]:
     return causes
 
 
-def _finalizers(finalizers: Sequence[str]) -> list[Cause]:
+def _finalizers(finalizers: Sequence[str], custom: bool) -> list[Cause]:
     causes = []
     for name in finalizers:
         problems = names.qualified_name(name)
         causes += [invalid("metadata.finalizers", name, problem) for problem in problems]
-        if not problems and "/" not in name and name not in _STANDARD_FINALIZERS:
+        if not problems and not custom and "/" not in name and name not in _STANDARD_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid("metadata.finalizers", name, detail))
     return causes

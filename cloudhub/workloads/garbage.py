@@ -79,7 +79,7 @@ class GarbageCollector:
     async def _load(self, start: int) -> None:
         self._dependents.clear()
         self._by_owner.clear()
-        for kind in self._objects.registry:
+        for kind in self._objects.registry.stored():
             for row in (await self._store.list(kind.key, at=start)).rows:
                 self._note(row)
                 if _concerns(row):

@@ -17,6 +17,7 @@ from kubeapi.errors import ApiError
 from kubeapi.server import about, auth, framing
 from kubeapi.server.auth import Authenticator, User
 from kubeapi.server.computed import Sources
+from kubeapi.server.crds import CustomKinds
 from kubeapi.server.handlers import USER, Server
 from kubeapi.server.keeping import StatusKeeper
 from kubeapi.server.logs import LogSource, NoLogs
@@ -61,6 +62,7 @@ def create_app(
     app[SERVER] = server
     about.add_routes(app, objects.registry, Documents(objects.registry))
     app.router.add_route("*", "/{path:.*}", server.dispatch)
+    app.cleanup_ctx.append(_custom_kinds(CustomKinds(objects)))
     app.cleanup_ctx.append(_while_running("namespace-janitor", NamespaceJanitor(objects).run))
     app.cleanup_ctx.append(_while_running("status-keeper", StatusKeeper(objects).run))
 
@@ -79,6 +81,18 @@ def _while_running(
         yield
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+    return context
+
+
+def _custom_kinds(kinds: CustomKinds) -> Callable[[web.Application], AsyncIterator[None]]:
+    """Served before the first request, and kept so."""
+    following = _while_running("custom-kinds", kinds.run)
+
+    async def context(app: web.Application) -> AsyncIterator[None]:
+        await kinds.load()
+        async for _ in following(app):
+            yield
 
     return context
 

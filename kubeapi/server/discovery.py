@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from kubeapi import versions
 from kubeapi.resource import Registry, ResourceType, Subresource
 from kubeapi.server.extras import EXTRA_RESOURCES, ExtraResource
 
@@ -12,9 +13,9 @@ Kinds = Iterable[ResourceType[Any]]
 
 
 def group_versions(registry: Registry) -> list[tuple[str, str]]:
-    """(group, version), core first, then by name."""
+    """(group, version), core first, then by name; of a group's versions, the preferred one first."""
     found = {(item.group, item.version) for item in registry} | {(item.group, item.version) for item in EXTRA_RESOURCES}
-    return sorted(found)
+    return sorted(found, key=lambda item: (item[0], versions.priority(item[1])))
 
 
 def aggregated(registry: Registry, *, core: bool, version: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def aggregated(registry: Registry, *, core: bool, version: str) -> dict[str, Any
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
         "items": [
-            {"metadata": {"name": name} if name else {}, "versions": versions} for name, versions in groups.items()
+            {"metadata": {"name": name} if name else {}, "versions": entries} for name, entries in groups.items()
         ],
     }
 
@@ -99,19 +100,19 @@ def api_group_list(registry: Registry) -> dict[str, Any]:
 
 
 def api_group(registry: Registry, name: str) -> dict[str, Any] | None:
-    versions = [
+    served = [
         {"groupVersion": f"{name}/{version}", "version": version}
         for group, version in group_versions(registry)
         if group == name and name
     ]
-    if not versions:
+    if not served:
         return None
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
         "name": name,
-        "versions": versions,
-        "preferredVersion": versions[0],
+        "versions": served,
+        "preferredVersion": served[0],
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from kubeapi.custom import CustomObject
 from kubeapi.meta import KubeObject
 from kubeapi.resource import ResourceType
 from metastore.api import Key, Put, Row
@@ -25,6 +26,8 @@ def key_of(resource: ResourceType[Any], namespace: str | None, name: str) -> Key
 
 def encode(obj: KubeObject) -> bytes:
     data = obj.to_dict()
+    if isinstance(obj, CustomObject):
+        data["apiVersion"] = obj.stored_as
     data["metadata"].pop("resourceVersion", None)
     return orjson.dumps(data)
 
@@ -62,6 +65,8 @@ class Entity(Generic[T]):
 
     def _loaded(self) -> dict[str, Any]:
         data: dict[str, Any] = orjson.loads(self.row.value)
+        if "apiVersion" in data:
+            data["apiVersion"] = self.resource.api_version  # the store keeps one version of several
         if self.row.revision:
             data["metadata"]["resourceVersion"] = str(self.row.revision)
         return data

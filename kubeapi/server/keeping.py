@@ -21,12 +21,13 @@ _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 5.0
 _GATHER_SECONDS = 0.1
 """A burst of changes is summed up once."""
+_UNCOUNTED = frozenset({"events", "leases.coordination.k8s.io"})
+"""Kinds that come by the thousand, and whose quotas nobody keeps."""
 
 
 class StatusKeeper:
     def __init__(self, objects: StoreObjects) -> None:
         self._objects = objects
-        self._kinds = [item for item in objects.registry if item.namespaced and item.kind not in ("Event", "Lease")]
         self._marked: set[str] = set()
         self._wake = asyncio.Event()
 
@@ -37,13 +38,13 @@ class StatusKeeper:
             group.create_task(self._keep(), name="status-keeper")
 
     async def _follow(self) -> None:
-        kinds = frozenset(item.key for item in self._kinds)
         while True:
-            watch = self._objects.store.watch(self._objects.store.revision, kinds)
+            watch = self._objects.store.watch(self._objects.store.revision)
             try:
                 self._mark(await self._everywhere())
                 async for change in watch:
-                    self._mark({change.row.key.namespace})
+                    if change.row.key.namespace and change.row.key.kind not in _UNCOUNTED:
+                        self._mark({change.row.key.namespace})
                 return  # the store was closed
             except Compacted:
                 continue  # outrun: look at everything again
@@ -87,8 +88,8 @@ class StatusKeeper:
 
     async def _quota_status(self, quota: ResourceQuota) -> ResourceQuotaStatus:
         used = dict.fromkeys(quota.spec.hard, quantity.parse("0"))
-        for kind in self._kinds:
-            if quotas.bounded(kind, quota.spec.hard):
+        for kind in self._objects.registry.stored():
+            if kind.namespaced and kind.key not in _UNCOUNTED and quotas.bounded(kind, quota.spec.hard):
                 page = await self._objects.page(kind, quota.metadata.namespace)
                 found = quotas.total(quota, kind, (entity.obj for entity in page.entities))
                 used = {name: used[name] + found[name] for name in used}

@@ -39,8 +39,6 @@ class NamespaceJanitor:
     def __init__(self, objects: StoreObjects) -> None:
         self._objects = objects
         self._namespaces = objects.registry.of(Namespace)
-        self._kinds = [item for item in objects.registry if item.namespaced]
-        self._watched = frozenset({self._namespaces.key, *(item.key for item in self._kinds)})
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -54,7 +52,7 @@ class NamespaceJanitor:
 
     async def _follow(self) -> None:
         while True:
-            watch = self._objects.store.watch(self._objects.store.revision, self._watched)
+            watch = self._objects.store.watch(self._objects.store.revision)
             try:
                 doomed = await self.sweep()
                 async for change in watch:
@@ -77,7 +75,8 @@ class NamespaceJanitor:
         page = await self._objects.page(self._namespaces)
         terminating = {item.row.key.name for item in page.entities if item.obj.metadata.deletion_timestamp}
         waiting: set[str] = set()
-        for kind in self._kinds if terminating else ():
+        kinds = [item for item in self._objects.registry.stored() if item.namespaced]
+        for kind in kinds if terminating else ():
             waiting |= await self._empty(kind, terminating)
         for name in terminating - waiting:
             await self._release(name)

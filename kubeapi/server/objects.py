@@ -65,7 +65,8 @@ class Deleted(Generic[T]):
 class StoreObjects:
     def __init__(self, store: Store, registry: Registry, clock: Clock, new_uid: Callable[[], str]) -> None:
         self.store = store
-        self.registry = registry
+        self.registry = registry.copied()
+        """Kinds that users define come and go in it."""
         self.clock = clock
         self._new_uid = new_uid
         self.entities = Entities()

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
 from pydantic import BaseModel
 
+from kubeapi.custom import CustomObject
+from kubeapi.meta import KubeObject
 from kubeapi.resource import Registry, ResourceType
+from kubeapi.server import customschemas
 from kubeapi.server.discovery import group_versions
 from kubeapi.strategic import MERGE_KEYS
 
@@ -31,45 +36,62 @@ Schema = dict[str, Any]
 
 
 class Documents:
-    """One document per group and version, made when first asked for."""
+    """One document per group and version, made when first asked for, and anew when its kinds are others."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._documents: dict[str, Schema] = {}
+        self._documents: dict[str, _Document] = {}
 
     def index(self) -> Schema:
         paths = {}
         for group, version in group_versions(self._registry):
             path = _path(group, version)
-            digest = hashlib.sha512(orjson.dumps(self.document(path))).hexdigest().upper()
+            digest = self._made(group, version).digest
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return {"paths": paths}
 
     def all(self) -> list[Schema]:
-        paths = (_path(group, version) for group, version in group_versions(self._registry))
-        return [document for path in paths if (document := self.document(path))]
+        return [self._made(group, version).data for group, version in group_versions(self._registry)]
 
     def document(self, path: str) -> Schema | None:
         """`api/v1`, `apis/apps/v1`."""
         for group, version in group_versions(self._registry):
             if path == _path(group, version):
-                if path not in self._documents:
-                    self._documents[path] = _document(self._registry, group, version)
-                return self._documents[path]
+                return self._made(group, version).data
         return None
+
+    def _made(self, group: str, version: str) -> _Document:
+        kinds = [item for item in self._registry if (item.group, item.version) == (group, version)]
+        path = _path(group, version)
+        made = self._documents.get(path)
+        if made is None or list(map(id, made.kinds)) != list(map(id, kinds)):
+            made = self._documents[path] = _Document(kinds)
+        return made
+
+
+class _Document:
+    def __init__(self, kinds: Sequence[ResourceType[Any]]) -> None:
+        self.kinds = kinds
+
+    @cached_property
+    def data(self) -> Schema:
+        return _document(self.kinds)
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha512(orjson.dumps(self.data)).hexdigest().upper()
 
 
 def _path(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def _document(registry: Registry, group: str, version: str) -> Schema:
+def _document(kinds: Sequence[ResourceType[Any]]) -> Schema:
     paths: Schema = {}
     schemas: Schema = {}
-    for item in registry:
-        if (item.group, item.version) == (group, version):
-            paths |= _paths(item)
-            schemas |= _schemas(item)
+    for item in kinds:
+        paths |= _paths(item)
+        schemas |= _schemas(item)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.36.2+copepod"},
@@ -109,7 +131,8 @@ def _operations(item: ResourceType[Any], methods: dict[str, str]) -> Schema:
 
 
 def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
-    reference = {"$ref": _REF + _full_name(item, item.kind)}
+    is_custom = issubclass(item.model, CustomObject)
+    reference = {"$ref": _REF + (customschemas.full_name(item) if is_custom else _full_name(item, item.kind))}
     operation: Schema = {
         "tags": [f"{item.group or 'core'}_{item.version}"],
         "operationId": f"{verb}{item.group.partition('.')[0].title() or 'Core'}{item.version.title()}{item.kind}",
@@ -132,6 +155,8 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
 
 
 def _schemas(item: ResourceType[Any]) -> Schema:
+    if issubclass(item.model, CustomObject):
+        return _custom_schemas(item)
     root, definitions = _pydantic_schema(item.model)
     names = {name: _full_name(item, name) for name in (*definitions, item.kind)}
     schemas = {names[name]: _clean(schema, names) for name, schema in {**definitions, item.kind: root}.items()}
@@ -139,6 +164,13 @@ def _schemas(item: ResourceType[Any]) -> Schema:
         {"group": item.group, "version": item.version, "kind": item.kind}
     ]
     return schemas
+
+
+def _custom_schemas(item: ResourceType[Any]) -> Schema:
+    _, definitions = _pydantic_schema(KubeObject)
+    names = {name: _full_name(item, name) for name in definitions}
+    common = {names[name]: _clean(schema, names) for name, schema in definitions.items()}
+    return common | {customschemas.full_name(item): customschemas.schema(item, _REF + names["ObjectMeta"])}
 
 
 def _pydantic_schema(model: type[BaseModel]) -> tuple[Schema, Schema]:

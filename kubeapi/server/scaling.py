@@ -24,7 +24,7 @@ async def handle(server: Server, request: web.Request, resource: ResourceType[An
     """GET, PUT, PATCH. Raises ApiError."""
     if request.method in ("GET", "HEAD"):
         obj = (await server.objects.read(resource, target.namespace, target.name)).obj
-        return _answer(request, obj)
+        return _answer(request, resource, obj)
     options = queries.write_options(request.query)
     body, kind = await request.read(), request.headers.get("Content-Type")
     if request.method == "PUT":
@@ -33,21 +33,21 @@ async def handle(server: Server, request: web.Request, resource: ResourceType[An
         wish = decode(Scale, data, "v1")
 
         def edit(current: KubeObject) -> KubeObject:
-            return scale.scaled(current, wish)
+            return scale.scaled(current, wish, resource.scale)
 
     else:
         patch = Patch(kind or "", body, options.field_validation)
 
         def edit(current: KubeObject) -> KubeObject:
-            return scale.scaled(current, patch.apply(scale.of(current)))
+            return scale.scaled(current, patch.apply(scale.of(current, resource.scale)), resource.scale)
 
     by = ownership.writer(options.manager, request.headers.get("User-Agent", ""))
     stored = await server.objects.change(
         resource, target.namespace, target.name, edit, dry_run=options.dry_run, by=by, through="scale"
     )
-    return _answer(request, stored)
+    return _answer(request, resource, stored)
 
 
-def _answer(request: web.Request, obj: KubeObject) -> web.Response:
+def _answer(request: web.Request, resource: ResourceType[Any], obj: KubeObject) -> web.Response:
     chosen = negotiation.choose(request.headers.get("Accept"))
-    return answer(request, scale.of(obj).to_dict(), as_yaml=bool(chosen and chosen.yaml))
+    return answer(request, scale.of(obj, resource.scale).to_dict(), as_yaml=bool(chosen and chosen.yaml))
