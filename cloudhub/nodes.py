@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from cloudhub.mirror import Mirror, each, level_loop
+from cloudhub.mirror import Identity, Mirror, each, level_loop
 from cloudhub.placement_nodes import NOT_READY, UNREACHABLE
+from cloudhub.podindex import PodsByNode
 from cloudhub.recorder import Recorder
 from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, NodeCondition, Pod, Taint
+from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
 
 STATUS_UNKNOWN = "NodeStatusUnknown"
@@ -133,7 +135,8 @@ def _with_ready(pod: Pod, status: str, reason: str | None, message: str | None, 
 
 
 class NodeLifecycle:
-    """One level-triggered pass over all nodes, run when something changes or a lease runs out."""
+    """A level-triggered pass over the nodes that may need a word, run when one changes or a lease runs out; over the
+    pods of a node only when it falls silent or is heard again, and over single pods that say otherwise."""
 
     def __init__(
         self, objects: Objects, clock: Clock, pods: Mirror[Pod], nodes: Mirror[Node], lease_timeout: float
@@ -144,10 +147,15 @@ class NodeLifecycle:
         self._nodes = nodes
         self._recorder = Recorder(objects, clock, "node-controller")
         self._leases = Leases(lease_timeout)
+        self._on_nodes = PodsByNode(pods)
+        self._marked_nodes: set[str] = set()
+        self._marked_pods: set[Identity] = set()
+        self._alive: dict[str, bool] = {}
+        """As of the last pass."""
         self._wake = asyncio.Event()
         self._due: float | None = None
-        nodes.listen(lambda _: self._wake.set())
-        pods.listen(lambda _: self._wake.set())
+        nodes.listen(self._node_changed)
+        pods.listen(self._pod_changed)
 
     def heard(self, node: str) -> None:
         """A sign of life: a lease or anything else that came from the node."""
@@ -156,7 +164,7 @@ class NodeLifecycle:
         self._leases.heard(node, now)
         known = self._nodes.items.get(("", node))
         if returned or known is None or known.status.condition(LAST_REPORTED):
-            self._wake.set()
+            self._mark(node)
 
     def silence(self, node: str) -> float:
         """Seconds since the node was last heard of."""
@@ -167,31 +175,60 @@ class NodeLifecycle:
         await self._pods.synced.wait()
         await level_loop("node lifecycle", self._wake, self.check)
 
+    def _mark(self, node: str) -> None:
+        self._marked_nodes.add(node)
+        self._wake.set()
+
+    def _node_changed(self, node: Node) -> None:
+        name = node.metadata.name
+        current = self._nodes.items.get(("", name))
+        if current is None or name not in self._alive or _node_with_word(current, self._alive[name], "") is not None:
+            self._mark(name)
+
+    def _pod_changed(self, pod: Pod) -> None:
+        if _pod_with_word(pod, self._alive.get(pod.spec.node_name or "", True), "") is not None:
+            self._marked_pods.add((pod.metadata.namespace or "", pod.metadata.name))
+            self._wake.set()
+
     async def check(self) -> float | None:
         """One pass; returns the seconds until the next lease runs out."""
         now = asyncio.get_running_loop().time()
         if self._due is not None and now - self._due > self._leases.timeout / 4:
             _log.warning("the hub stood still for %.0f s: leases are extended by that", now - self._due)
             self._leases.forgive(now - self._due)
-        nodes = list(self._nodes.items.values())
-        self._leases.track((node.metadata.name for node in nodes), now)
-        await each(nodes, lambda node: self._check_node(node, now))
-        await each(list(self._pods.items.values()), lambda pod: self._check_pod(pod, now))
+        names = [name for _, name in self._nodes.items]
+        self._leases.track(names, now)
+        before, self._alive = self._alive, {name: self._leases.alive(name, now) for name in names}
+        turned = [name for name, alive in self._alive.items() if before.get(name) != alive]
+        marked, self._marked_nodes = self._marked_nodes, set()
+        pods, self._marked_pods = self._marked_pods, set()
+        for name in turned:
+            pods.update(_identity(pod) for pod in self._on_nodes.on(name))
+        try:
+            await each(sorted(marked.union(turned)), lambda name: self._check_node(name, now))
+        finally:
+            await each(sorted(pods), self._check_pod)
         after = asyncio.get_running_loop().time()
         left = self._leases.next_expiry(after)
         self._due = None if left is None else after + left
         return left
 
-    async def _check_node(self, node: Node, now: float) -> None:
-        alive = self._leases.alive(node.metadata.name, now)
-        moment = timestamp(self._clock.now())
-        changed = heard_again(node, moment) if alive else silenced(node, moment)
-        if changed:
-            node = await self._objects.update_status(changed)
-            await self._tell(node, alive, now)
-        marked = tainted(node)
-        if marked:
-            await self._objects.update(marked)
+    async def _check_node(self, name: str, now: float) -> None:
+        node = self._nodes.items.get(("", name))
+        if node is None:
+            return
+        alive, moment = self._alive[name], timestamp(self._clock.now())
+        try:
+            changed = heard_again(node, moment) if alive else silenced(node, moment)
+            if changed:
+                node = await self._objects.update_status(changed)
+                await self._tell(node, alive, now)
+            marked = tainted(node)
+            if marked:
+                await self._objects.update(marked)
+        except ApiError:
+            self._marked_nodes.add(name)
+            raise
 
     async def _tell(self, node: Node, alive: bool, now: float) -> None:
         name = node.metadata.name
@@ -203,15 +240,33 @@ class NodeLifecycle:
             _log.warning("node %s has said nothing for %.0f s: Ready is Unknown", name, self._leases.silence(name, now))
         await self._recorder.record(node, "Normal", state, f"Node {name} status is now: {state}")
 
-    async def _check_pod(self, pod: Pod, now: float) -> None:
-        node = self._nodes.items.get(("", pod.spec.node_name or ""))
-        if node is None or pod.status.phase in ("Succeeded", "Failed"):
+    async def _check_pod(self, identity: Identity) -> None:
+        pod = self._pods.items.get(identity)
+        alive = self._alive.get(pod.spec.node_name or "") if pod else None
+        if pod is None or alive is None:
             return
-        alive = self._leases.alive(node.metadata.name, now)
-        moment = timestamp(self._clock.now())
-        changed = pod_heard_again(pod, moment) if alive else pod_silenced(pod, moment)
+        changed = _pod_with_word(pod, alive, timestamp(self._clock.now()))
         if changed is None:
             return
-        await self._objects.update_status(changed)
+        try:
+            await self._objects.update_status(changed)
+        except ApiError:
+            self._marked_pods.add(identity)
+            raise
         if not alive:
             await self._recorder.record(pod, "Warning", POD_NOT_READY, "Node is not ready")
+
+
+def _node_with_word(node: Node, alive: bool, now: str) -> Node | None:
+    """None: it says of itself what there is to say."""
+    return (heard_again(node, now) if alive else silenced(node, now)) or tainted(node)
+
+
+def _pod_with_word(pod: Pod, alive: bool, now: str) -> Pod | None:
+    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+        return None
+    return pod_heard_again(pod, now) if alive else pod_silenced(pod, now)
+
+
+def _identity(pod: Pod) -> Identity:
+    return pod.metadata.namespace or "", pod.metadata.name

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable
 
 from cloudhub.mirror import Mirror, each, level_loop
+from cloudhub.podindex import PodsByNode
 from kubeapi.core import Node, Pod
 from kubeapi.objects import Objects
 
@@ -26,13 +27,22 @@ class Orphans:
         self._quarantine = quarantine
         self._since: dict[str, float] = {}
         self._wake = asyncio.Event()
-        nodes.listen(lambda _: self._wake.set())
-        pods.listen(lambda _: self._wake.set())
+        self._on_nodes = PodsByNode(pods)
+        nodes.listen(self._node_changed)
+        pods.listen(self._pod_changed)
 
     async def run(self) -> None:
         await self._pods.synced.wait()
         await self._nodes.synced.wait()
         await level_loop("orphaned pods", self._wake, self.check)
+
+    def _node_changed(self, node: Node) -> None:
+        if self._since or ("", node.metadata.name) not in self._nodes.items:
+            self._wake.set()
+
+    def _pod_changed(self, pod: Pod) -> None:
+        if pod.spec.node_name and ("", pod.spec.node_name) not in self._nodes.items:
+            self._wake.set()
 
     async def check(self) -> float | None:
         """One pass; returns the seconds until the next quarantine ends."""
@@ -45,9 +55,9 @@ class Orphans:
         return min((seconds for seconds in left if seconds > 0), default=None)
 
     def _orphans(self) -> Iterable[Pod]:
-        for pod in self._pods.items.values():
-            if pod.spec.node_name and ("", pod.spec.node_name) not in self._nodes.items:
-                yield pod
+        for name in self._on_nodes.nodes():
+            if ("", name) not in self._nodes.items:
+                yield from self._on_nodes.on(name)
 
     async def _remove(self, pod: Pod) -> None:
         meta = pod.metadata

@@ -16,6 +16,7 @@ from cloudhub.placement_room import Room, Stage, Wish
 from kubeapi import labelselector
 from kubeapi.clock import parse_timestamp
 from kubeapi.core import Pod
+from kubeapi.disruption import TARGET
 from kubeapi.policies import PodDisruptionBudget
 
 BY_SCHEDULER = "PreemptionByScheduler"
@@ -71,7 +72,7 @@ def preempt(
 
 
 def preempted(pod: Pod) -> bool:
-    condition = pod.status.condition("DisruptionTarget")
+    condition = pod.status.condition(TARGET)
     return condition is not None and condition.status == "True" and condition.reason == BY_SCHEDULER
 
 

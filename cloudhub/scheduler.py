@@ -20,6 +20,7 @@ from cloudhub.preemption import BY_SCHEDULER, Hopeless, Ineligible, Preemption, 
 from cloudhub.recorder import Recorder
 from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Namespace, Node, Pod, PodCondition
+from kubeapi.disruption import targeted
 from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
 from kubeapi.policies import PodDisruptionBudget
@@ -61,24 +62,10 @@ def refused(pod: Pod, reason: str, message: str, nominated: str | None, now: str
         return None
     pod = pod.copied()
     pod.status.nominated_node_name = nominated
-    _set_condition(pod, "PodScheduled", "False", reason, message, now)
+    since = before.last_transition_time if before and before.status == "False" else now
+    made = PodCondition(type="PodScheduled", status="False", reason=reason, message=message, last_transition_time=since)
+    pod.status.conditions = [*(item for item in pod.status.conditions if item.type != "PodScheduled"), made]
     return pod
-
-
-def disrupted(victim: Pod, by: Pod, now: str) -> Pod:
-    """A victim with the condition that tells its owner why it goes (KEP-3329)."""
-    victim = victim.copied()
-    scheduler = by.spec.scheduler_name or NAME
-    message = f"{scheduler}: preempting to accommodate a higher priority pod"
-    _set_condition(victim, "DisruptionTarget", "True", BY_SCHEDULER, message, now)
-    return victim
-
-
-def _set_condition(pod: Pod, kind: str, status: str, reason: str, message: str, now: str) -> None:
-    before = pod.status.condition(kind)
-    since = before.last_transition_time if before and before.status == status else now
-    made = PodCondition(type=kind, status=status, reason=reason, message=message, last_transition_time=since)
-    pod.status.conditions = [*(item for item in pod.status.conditions if item.type != kind), made]
 
 
 class Scheduler:
@@ -291,7 +278,8 @@ class Scheduler:
         victim = await self._objects.get(Pod, meta.namespace, meta.name)
         if victim.metadata.uid != meta.uid:
             return
-        await self._objects.update_status(disrupted(victim, by, self._now()))
+        why = f"{by.spec.scheduler_name or NAME}: preempting to accommodate a higher priority pod"
+        await self._objects.update_status(targeted(victim, BY_SCHEDULER, why, self._now()))
         await self._objects.delete(Pod, meta.namespace, meta.name, uid=meta.uid)
         _log.info("%s makes room on %s for %s", _name(victim), node, _name(by))
         message = f"Preempted by pod {by.metadata.uid} on node {node}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kubeapi import labelselector
-from kubeapi.core import Pod
+from kubeapi.core import Pod, PodCondition
 from kubeapi.errors import ApiError, Cause, internal, too_many_requests
 from kubeapi.meta import Condition, OwnerReference
 from kubeapi.policies import PodDisruptionBudget, PodDisruptionBudgetStatus
 from kubeapi.workloads import IntOrString
 
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
+TARGET = "DisruptionTarget"
 _ENDED = ("Succeeded", "Failed")
 
 Replicas = Callable[[OwnerReference], int | None]
@@ -42,6 +43,16 @@ def status(budget: PodDisruptionBudget, pods: Sequence[Pod], replicas: Replicas,
         expected_pods=expected,
         conditions=[_condition(budget, allowed, now)],
     )
+
+
+def targeted(pod: Pod, reason: str, message: str, now: str) -> Pod:
+    """The pod with the condition that tells whoever keeps it why it is made to go (KEP-3329)."""
+    pod = pod.copied()
+    before = pod.status.condition(TARGET)
+    since = before.last_transition_time if before and before.status == "True" else now
+    made = PodCondition(type=TARGET, status="True", reason=reason, message=message, last_transition_time=since)
+    pod.status.conditions = [*(item for item in pod.status.conditions if item.type != TARGET), made]
+    return pod
 
 
 def scaled(value: IntOrString, of: int) -> int:

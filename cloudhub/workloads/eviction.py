@@ -16,9 +16,11 @@ from collections.abc import Iterable
 
 from cloudhub.mirror import Mirror, each, level_loop
 from cloudhub.placement_nodes import NOT_READY, UNREACHABLE, tolerates
+from cloudhub.podindex import PodsByNode
 from cloudhub.recorder import Recorder
-from kubeapi.clock import Clock
+from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, Pod, Taint, Toleration
+from kubeapi.disruption import targeted
 from kubeapi.objects import Objects
 
 _EFFECT = "NoExecute"
@@ -45,34 +47,51 @@ def patience(taint: Taint, tolerations: Iterable[Toleration]) -> float | None:
 class Eviction:
     def __init__(self, objects: Objects, clock: Clock, pods: Mirror[Pod], nodes: Mirror[Node]) -> None:
         self._objects = objects
+        self._clock = clock
         self._pods = pods
         self._nodes = nodes
+        self._on_nodes = PodsByNode(pods)
+        self._driving: dict[str, list[Taint]] = {}
+        """Nodes that drive pods away."""
         self._recorder = Recorder(objects, clock, "taint-eviction-controller")
         self._since: dict[tuple[str, str, str], float] = {}
         """(pod's UID, taint's key, its value) → loop time from which it counts."""
         self._wake = asyncio.Event()
-        pods.listen(lambda _: self._wake.set())
-        nodes.listen(lambda _: self._wake.set())
+        pods.listen(self._pod_changed)
+        nodes.listen(self._node_changed)
 
     async def run(self) -> None:
         await self._pods.synced.wait()
         await self._nodes.synced.wait()
         await level_loop("taint eviction", self._wake, self.check)
 
+    def _pod_changed(self, pod: Pod) -> None:
+        if pod.spec.node_name in self._driving:
+            self._wake.set()
+
+    def _node_changed(self, node: Node) -> None:
+        name = node.metadata.name
+        current = self._nodes.items.get(("", name))
+        taints = driving(current) if current else []
+        if taints == self._driving.get(name, []):
+            return
+        self._driving.pop(name, None)
+        if taints:
+            self._driving[name] = taints
+        self._wake.set()
+
     async def check(self) -> float | None:
         """One pass; returns the seconds until the next pod's patience ends."""
         now = asyncio.get_running_loop().time()
         before, self._since = self._since, {}
-        taints = {node.metadata.name: found for node in self._nodes.items.values() if (found := driving(node))}
-        if not taints:
-            return None
         due: list[Pod] = []
         waits: list[float] = []
-        for pod in self._pods.items.values():
-            left = self._left(pod, taints.get(pod.spec.node_name or "", []), before, now)
-            if left is not None:
-                due += [pod] if left <= 0 else []
-                waits += [left] if left > 0 else []
+        for name, taints in list(self._driving.items()):
+            for pod in self._on_nodes.on(name):
+                left = self._left(pod, taints, before, now)
+                if left is not None:
+                    due += [pod] if left <= 0 else []
+                    waits += [left] if left > 0 else []
         await each(due, self._evict)
         return min(waits, default=None)
 
@@ -95,4 +114,6 @@ class Eviction:
         meta = pod.metadata
         message = f"Marking for deletion Pod {meta.namespace}/{meta.name}"
         await self._recorder.record(pod, "Normal", "TaintManagerEviction", message)
+        why = "Taint manager: deleting due to NoExecute taint"
+        await self._objects.update_status(targeted(pod, "DeletionByTaintManager", why, timestamp(self._clock.now())))
         await self._objects.delete(Pod, meta.namespace, meta.name, uid=meta.uid)

@@ -15,7 +15,7 @@ from kubeapi.workloads import ReplicaSet, StatefulSet
 
 async def evict(objects: StoreObjects, namespace: str, name: str, options: DeleteOptions) -> None:
     """Raises ApiError 404, 409, 429."""
-    resource = objects.registry.of(Pod)
+    resource, now = objects.registry.of(Pod), timestamp(objects.clock.now())
     # One at a time: two evictions must not both take the last disruption that is allowed.
     async with objects.admission.locked(namespace):
         pod = (await objects.read(resource, namespace, name)).obj
@@ -24,7 +24,16 @@ async def evict(objects: StoreObjects, namespace: str, name: str, options: Delet
         for budget in budgets:
             budget.status = await budget_status(objects, budget)
         disruption.check(pod, budgets)
+        if not options.dry_run and options.resource_version is None:  # else it would be another one by this write
+            await objects.change(resource, namespace, name, lambda seen: _told(seen, options, now), "status")
         await objects.delete_object(resource, namespace, name, options)
+
+
+def _told(pod: Pod, options: DeleteOptions, now: str) -> Pod:
+    """Not another one of its name, and not one that its node has ended already."""
+    if options.uid not in (None, pod.metadata.uid) or pod.status.phase in ("Succeeded", "Failed"):
+        return pod
+    return disruption.targeted(pod, "EvictionByEvictionAPI", "Eviction API: evicting", now)
 
 
 async def budget_status(objects: StoreObjects, budget: PodDisruptionBudget) -> PodDisruptionBudgetStatus:

@@ -94,6 +94,9 @@ async def test_an_eviction_asks_the_disruption_budget(api: Api) -> None:
     assert answers[1].body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
     cause = answers[1].body["details"]["causes"][0]
     assert cause["message"] == "The disruption budget keep-one needs 1 healthy pods and has 1 currently"
+    told = [(await api.objects.get(Pod, "demo", name)).status.condition("DisruptionTarget") for name in ("a", "b")]
+    assert told[0]
+    assert (told[0].reason, told[0].message, told[1]) == ("EvictionByEvictionAPI", "Eviction API: evicting", None)
 
 
 async def test_priority_comes_from_the_class(api: Api) -> None:
