@@ -5,6 +5,7 @@ The reference matches with RE2, too: the same syntax, and a time that is linear 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -34,3 +35,8 @@ def check(pattern: str) -> None:
 def found(pattern: str, text: str) -> bool:
     """Whether it matches anywhere in the text. Raises BadPattern."""
     return _compiled(pattern).search(text) is not None
+
+
+def matches(pattern: str, text: str) -> Iterator[str]:
+    """Every part of the text that matches, from the left. Raises BadPattern."""
+    return (str(match.group()) for match in _compiled(pattern).finditer(text))
