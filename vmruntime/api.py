@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from vmruntime.process import GuestProcess, Terminal
+
 MEMORY_STEP_MIB = 2
 """virtio-mem's block size here; every size is a multiple of it."""
 CPU_QUOTA_MIN_MILLICORES = 10
@@ -291,6 +293,13 @@ class Runtime(Protocol):
 
     async def exec(self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> ExecResult:
         """Run a program in the guest through its agent. Raises GuestUnavailable, VmNotFound."""
+
+    async def spawn(
+        self, uuid: str, argv: Sequence[str], *, stdin: bool = False, terminal: Terminal | None = None
+    ) -> GuestProcess:
+        """Start a program in the guest and watch it: its output as it comes, input if `stdin`, on a terminal if it is
+        given one. With the pod's environment. Raises GuestUnavailable, VmNotFound, RuntimeUnavailable; VmError where
+        too many are watched already (MAX_PROCESSES)."""
 
     async def close(self) -> None:
         """Let go. VMs run on."""

@@ -12,7 +12,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,7 +30,9 @@ KERNEL_METAPACKAGE = "linux-image-cloud-amd64"
 PACKAGES = (
     "busybox-static",
     "qemu-guest-agent",
-    # What the guest agent links to:
+    # `script`, which runs a program on a terminal: busybox has none.
+    "bsdutils",
+    # What these two link to:
     "libc6",
     "libglib2.0-0",
     "libnuma1",
@@ -215,7 +217,7 @@ def _entries(tree: Path, version: str) -> Iterator[cpio.Entry]:
     for name, path in GUEST_FILES.items():
         yield cpio.file(path, _ours(name), executable=True)
     yield from _busybox(tree)
-    yield from _guest_agent(tree)
+    yield from _linked(tree, {"sbin/qemu-ga": "usr/sbin/qemu-ga", "bin/script": "usr/bin/script"})
     yield from _modules(tree / "lib/modules" / version)
 
 
@@ -227,19 +229,23 @@ def _busybox(tree: Path) -> Iterator[cpio.Entry]:
             yield cpio.symlink(f"bin/{applet}", "busybox")
 
 
-def _guest_agent(tree: Path) -> Iterator[cpio.Entry]:
-    agent = tree / "usr/sbin/qemu-ga"
+def _linked(tree: Path, programs: Mapping[str, str]) -> Iterator[cpio.Entry]:
+    """Programs (place in the guest → place in the packages) with their loader and libraries."""
     loader = tree / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
     search = ":".join(str(tree / path) for path in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu"))
-    listing = _run([str(loader), "--library-path", search, "--list", str(agent)])
-    yield cpio.file("sbin/qemu-ga", agent.read_bytes(), executable=True)
     yield cpio.file("lib64/ld-linux-x86-64.so.2", loader.read_bytes(), executable=True)
-    for name, path in re.findall(r"^\s+(lib\S+) => (\S+)", listing, re.MULTILINE):
-        if not Path(path).is_relative_to(tree):
+    libraries: dict[str, Path] = {}
+    for place, program in programs.items():
+        yield cpio.file(place, (tree / program).read_bytes(), executable=True)
+        listing = _run([str(loader), "--library-path", search, "--list", str(tree / program)])
+        found = re.findall(r"^\s+(lib\S+) => (\S+)", listing, re.MULTILINE)
+        libraries |= {name: Path(path) for name, path in found}
+    for name, path in libraries.items():
+        if not path.is_relative_to(tree):
             raise BundleError(
-                f"cannot build {MICRO_TAG}: {name}, which the guest agent needs, is in no package of ours"
+                f"cannot build {MICRO_TAG}: {name}, which the guest's programs need, is in no package of ours"
             )
-        yield cpio.file(f"lib/{name}", Path(path).read_bytes(), executable=True)
+        yield cpio.file(f"lib/{name}", path.read_bytes(), executable=True)
 
 
 def _modules(modules: Path) -> Iterator[cpio.Entry]:

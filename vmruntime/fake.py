@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from weakref import WeakSet
 
 from vmruntime import checks
 from vmruntime.api import (
@@ -25,6 +26,7 @@ from vmruntime.api import (
     ResizeIncomplete,
     RuntimeUnavailable,
     StartFailed,
+    VmError,
     VmEvent,
     VmNotFound,
     VmSpec,
@@ -33,6 +35,8 @@ from vmruntime.api import (
     VmUsage,
 )
 from vmruntime.fake_host import GUEST_KERNEL_MIB, FakeHost, FakeVm, Faults
+from vmruntime.fake_process import FakeProcess
+from vmruntime.process import MAX_PROCESSES, GuestProcess, Terminal
 from vmruntime.sizing import OVERHEAD_MIB
 
 __all__ = ["FakeHost", "FakeRuntime", "FakeVm", "Faults"]
@@ -50,6 +54,7 @@ class FakeRuntime:
 
     def __init__(self, host: FakeHost, installation: str) -> None:
         self._host, self._installation = host, installation
+        self._processes: dict[str, WeakSet[FakeProcess]] = {}
 
     # -- what there is --------------------------------------------------------------------------------------------
 
@@ -230,6 +235,18 @@ class FakeRuntime:
         vm = self._running(uuid)
         await self._ask_guest(vm)
         return _run(vm, tuple(argv), stdin)
+
+    async def spawn(
+        self, uuid: str, argv: Sequence[str], *, stdin: bool = False, terminal: Terminal | None = None
+    ) -> GuestProcess:
+        vm = self._running(uuid)
+        await self._ask_guest(vm)
+        living = self._processes.setdefault(uuid, WeakSet())
+        if sum(not process.ended for process in living) >= MAX_PROCESSES:
+            raise VmError(f"{MAX_PROCESSES} programs are watched in this VM already; end one first")
+        process = FakeProcess(self._host, vm, argv, stdin, terminal)
+        living.add(process)
+        return process
 
     async def close(self) -> None:
         """VMs, and other runtimes on this host, run on."""

@@ -110,3 +110,19 @@ def _ask(domain: Any, command: str, arguments: dict[str, object], answer_seconds
 def _result(status: dict[str, Any]) -> ExecResult:
     code = status.get("exitcode", 128 + status.get("signal", 0))
     return ExecResult(code, b64decode(status.get("out-data", "")), b64decode(status.get("err-data", "")))
+
+
+def begin(domain: Any, argv: Sequence[str], answer_seconds: int = ANSWER_SECONDS) -> int:
+    """Start a program and leave it to itself; its process id. Raises GuestUnavailable (and libvirtError)."""
+    answer = _ask(domain, "guest-exec", {"path": argv[0], "arg": list(argv[1:])}, answer_seconds)
+    return int(answer["pid"])
+
+
+def lives(domain: Any, pid: int, answer_seconds: int = ANSWER_SECONDS) -> bool:
+    """Whether a program that was begun still runs. The agent forgets one that has ended when it has said so."""
+    try:
+        return not _ask(domain, "guest-exec-status", {"pid": pid}, answer_seconds)["exited"]
+    except libvirt.libvirtError as error:
+        if "Invalid parameter" in str(error):
+            return False
+        raise

@@ -32,9 +32,11 @@ from vmruntime.domain import HostFacts
 from vmruntime.images import ImageStore
 from vmruntime.libvirt_driver import agent, console, lifecycle
 from vmruntime.libvirt_driver.connection import Connection
+from vmruntime.libvirt_driver.process import Spawner
 from vmruntime.libvirt_driver.resize import Resizer, running
 from vmruntime.libvirt_driver.view import Seen, find, look, status
 from vmruntime.probe import probe
+from vmruntime.process import GuestProcess, Terminal
 from vmruntime.sizing import OVERHEAD_MIB
 from vmruntime.subscriptions import Publisher
 
@@ -66,6 +68,7 @@ class LibvirtRuntime:
         self._publisher = Publisher()
         self._connection = Connection(uri, self._on_event)
         self._resizer = Resizer(self._connection, installation)
+        self._spawner = Spawner(self._connection, installation)
         self._probing = asyncio.Lock()
         self._host: HostInfo | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -239,6 +242,11 @@ class LibvirtRuntime:
             return agent.run(seen.domain, argv, stdin=stdin, timeout=timeout, answer_seconds=patience)
 
         return await self._connection.call(run)
+
+    async def spawn(
+        self, uuid: str, argv: Sequence[str], *, stdin: bool = False, terminal: Terminal | None = None
+    ) -> GuestProcess:
+        return await self._spawner.spawn(uuid, argv, stdin, terminal)
 
     async def close(self) -> None:
         self._publisher.close()
