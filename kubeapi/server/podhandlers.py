@@ -68,11 +68,12 @@ async def log(server: Server, request: web.Request, target: Target) -> web.Strea
 async def _send(
     response: web.StreamResponse, chunk: bytes | None, source: AsyncIterator[bytes], limit: int | None
 ) -> None:
-    while chunk is not None and limit != 0:
+    while chunk is not None:
+        await response.write(chunk[:limit])
         if limit is not None:
-            chunk = chunk[:limit]
-            limit -= len(chunk)
-        await response.write(chunk)
+            limit = max(0, limit - len(chunk))
+            if limit == 0:  # nor wait for more: a log that is followed may stay silent
+                return
         chunk = await anext(source, None)
 
 

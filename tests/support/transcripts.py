@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import yaml
 
 from tests.support.programs import Program, Ran
+
+_TRIES, _PAUSE = 40, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Step:
     drop: str = ""
     sort: bool = False
     until: str = ""
+    patient: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +58,13 @@ def play(program: Program, step: Step) -> Ran:
     if step.until:
         return program.watch(*arguments, until=step.until)
     stdin = program.ok(*shlex.split(step.piped)) if step.piped else step.stdin
-    return program.run(*arguments, stdin=stdin, **step.env)
+    ran = program.run(*arguments, stdin=stdin, **step.env)
+    for _ in range(_TRIES if step.patient else 0):
+        if ran.code == 0:
+            break
+        threading.Event().wait(_PAUSE)
+        ran = program.run(*arguments, stdin=stdin, **step.env)
+    return ran
 
 
 def transcript(step: Step, ran: Ran, namespace: str) -> str:
