@@ -52,13 +52,13 @@ def unknown_fields(obj: KubeModel, path: str = "") -> Iterator[str]:
     """Paths of fields that the type does not have: `spec.containers[0].bogus`."""
     if isinstance(obj, CustomObject):
         yield from obj.unknown()
-    known = obj.known_fields()
-    for name in obj.model_extra or {}:
-        if name not in known and not isinstance(obj, CustomObject):
-            yield f"{path}{name}"
-    for name, value in obj:
-        if name in type(obj).model_fields:
-            alias = type(obj).model_fields[name].alias or name
+    elif extra := obj.model_extra:
+        known = obj.known_fields()
+        yield from (f"{path}{name}" for name in extra if name not in known)
+    values = obj.__dict__
+    for name, alias, _ in obj.wire_fields():
+        value = values[name]
+        if value and isinstance(value, KubeModel | list | dict):
             yield from _unknown_in(value, f"{path}{alias}")
 
 

@@ -7,7 +7,7 @@ costs no conversion on any write. (sigs.k8s.io/structured-merge-diff/v6/fieldpat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -34,6 +34,15 @@ def _union(a: Fields, b: Fields) -> Fields:
     for name, child in b.items():
         result[name] = _union(result[name], child) if name in result and name != SELF else child
     return result
+
+
+def union_of(sets: Iterable[Fields]) -> Fields:
+    """Of any number of sets, halves with halves: one after the other, each path would be copied once for each set."""
+    parts = list(sets)
+    while len(parts) > 1:
+        pairs = zip(parts[::2], [*parts[1::2], {}] if len(parts) % 2 else parts[1::2], strict=True)
+        parts = [union(a, b) for a, b in pairs]
+    return parts[0] if parts else {}
 
 
 def difference(a: Fields, b: Fields) -> Fields:

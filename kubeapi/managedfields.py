@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import orjson
@@ -212,7 +211,7 @@ def _bare(live: Data) -> Data:
 def _no_longer_applied(last: Fields, wanted: Fields, others: Entries) -> Fields:
     if not last:
         return {}
-    owned = reduce(fieldset.union, (entry.fields for entry in others), fieldset.union(wanted, _SYSTEM))
+    owned = fieldset.union_of((wanted, _SYSTEM, *(entry.fields for entry in others)))
     return fieldset.difference(fieldset.with_parents(last), fieldset.with_parents(owned))
 
 
@@ -239,10 +238,11 @@ def _capped(entries: Entries) -> Entries:
     surplus = updaters[: max(0, len(updaters) - MAX_UPDATERS + 1)] if len(updaters) > MAX_UPDATERS else []
     if not surplus:
         return entries
-    fields = reduce(fieldset.union, (entry.fields for entry in surplus))
+    fields = fieldset.union_of(entry.fields for entry in surplus)
     newest = surplus[-1]
     ancient = Entry(Manager(ANCIENT, newest.manager.api_version), fieldset.ordered(fields), newest.time)
-    return (*(entry for entry in entries if entry not in surplus), ancient)
+    gone = set(map(id, surplus))
+    return (*(entry for entry in entries if id(entry) not in gone), ancient)
 
 
 # Conflicts

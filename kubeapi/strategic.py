@@ -6,8 +6,11 @@ the patch names come in the patch's order, and new ones before those it does not
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 MERGE_KEYS: Mapping[str, str] = {
     "addresses": "type",
@@ -90,7 +93,8 @@ def _merge_list(old: list[Any], new: list[Any], order: Any, path: str, key: str)
     if order is not None and not isinstance(order, list):
         raise PatchError("invalid patch format of setElementOrder list")
     if path in MERGED_PRIMITIVES:
-        merged = [*old, *(item for item in new if item not in old)]
+        there = _lookup(old)
+        merged = [*old, *(item for item in new if _hashable(item) not in there)]
         return _ordered(merged, order or new, old, lambda item: item)
     merge_key = PORT_KEYS.get(path.split(".")[-2:][0]) if key == "ports" else MERGE_KEYS.get(key)
     if merge_key is None or not all(isinstance(item, dict) for item in (*old, *new)):
@@ -98,8 +102,8 @@ def _merge_list(old: list[Any], new: list[Any], order: Any, path: str, key: str)
     items = [item for item in new if _DIRECTIVE not in item]
     if any(item.get(_DIRECTIVE) == "replace" for item in new):
         return [_clean(item) for item in items]
-    deleted = [_key_of(item, merge_key) for item in new if item.get(_DIRECTIVE) == "delete"]
-    kept = [item for item in old if item.get(merge_key) not in deleted]
+    deleted = _lookup(_key_of(item, merge_key) for item in new if item.get(_DIRECTIVE) == "delete")
+    kept = [item for item in old if _hashable(item.get(merge_key)) not in deleted]
     merged = _merge_items(kept, items, merge_key, path)
     if order is not None:
         _check_order(order, items, merge_key)
@@ -108,13 +112,16 @@ def _merge_list(old: list[Any], new: list[Any], order: Any, path: str, key: str)
 
 def _merge_items(old: list[Any], new: list[Any], merge_key: str, path: str) -> list[Any]:
     merged = list(old)
+    places: dict[Any, int] = {}
+    for index, item in enumerate(old):
+        places.setdefault(_hashable(item.get(merge_key)), index)
     for item in new:
-        wanted = _key_of(item, merge_key)
-        index = next((i for i, have in enumerate(merged) if have.get(merge_key) == wanted), None)
-        if index is None:
-            merged.append(_clean(item))
+        wanted = _hashable(_key_of(item, merge_key))
+        if wanted in places:
+            merged[places[wanted]] = _merge_map(merged[places[wanted]], item, path)
         else:
-            merged[index] = _merge_map(merged[index], item, path)
+            places[wanted] = len(merged)
+            merged.append(_clean(item))
     return merged
 
 
@@ -123,13 +130,13 @@ def _ordered(merged: list[Any], wanted: Sequence[Any], old: list[Any], key: Call
     _check_keys(key(item) for item in (*wanted, *merged, *old))
     rank = {key(item): index for index, item in enumerate(wanted)}
     place = {key(item): index for index, item in enumerate(old)}
-    named = sorted((item for item in merged if key(item) in rank), key=lambda item: rank[key(item)])
-    others = [item for item in merged if key(item) not in rank]
+    named = deque(sorted((item for item in merged if key(item) in rank), key=lambda item: rank[key(item)]))
+    others = deque(item for item in merged if key(item) not in rank)
     result: list[Any] = []
     while others and named:
         first, second = place.get(key(others[0])), place.get(key(named[0]))
         before = first is not None and second is not None and first < second
-        result.append(others.pop(0) if before else named.pop(0))
+        result.append(others.popleft() if before else named.popleft())
     return [*result, *others, *named]
 
 
@@ -144,13 +151,23 @@ def _apply_list_directive(
             raise PatchError("invalid patch format of primitive list")
         source = result.get(name, original.get(name))
         if isinstance(source, list):
-            result[name] = [item for item in source if item not in value]
+            unwanted = _lookup(value)
+            result[name] = [item for item in source if _hashable(item) not in unwanted]
     elif key.startswith(_ORDER):
         name = key.removeprefix(_ORDER)
         if not isinstance(value, list):
             raise PatchError("invalid patch format of setElementOrder list")
         if name not in patch and isinstance(result.get(name), list):
             result[name] = _merge_list(result[name], [], value, _join(path, name), name)
+
+
+def _lookup(values: Iterable[Any]) -> frozenset[Any]:
+    """To find one of many in: a list would be walked for each, and a patch may have a hundred thousand."""
+    return frozenset(map(_hashable, values))
+
+
+def _hashable(value: Any) -> Any:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else value
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
@@ -163,8 +180,8 @@ def _check_order(order: list[Any], items: list[Any], merge_key: str) -> None:
     """Everything that the patch sets must be in the order it gives."""
     if not all(isinstance(item, dict) for item in order):
         raise PatchError("invalid patch format of setElementOrder list")
-    named = [item.get(merge_key) for item in order]
-    if any(item.get(merge_key) not in named for item in items):
+    named = _lookup(item.get(merge_key) for item in order)
+    if any(_hashable(item.get(merge_key)) not in named for item in items):
         raise PatchError(f"The order in patch list:\n{items}\n doesn't match $setElementOrder list:\n{order}\n")
 
 
@@ -172,11 +189,12 @@ def _retained(original: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str
     keys = patch.get(_RETAIN)
     if keys is None:
         return dict(original)
-    if not isinstance(keys, list) or any(
-        key not in keys for key, value in patch.items() if value is not None and not key.startswith("$")
-    ):
+    if not isinstance(keys, list):
         raise PatchError("invalid patch format of retainKeys")
-    return {key: value for key, value in original.items() if key in keys}
+    retained = _lookup(keys)
+    if any(key not in retained for key, value in patch.items() if value is not None and not key.startswith("$")):
+        raise PatchError("invalid patch format of retainKeys")
+    return {key: value for key, value in original.items() if key in retained}
 
 
 def _clean(value: Any) -> Any:

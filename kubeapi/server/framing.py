@@ -12,6 +12,12 @@ from kubeapi.server import protobuf, prototables, yamlbodies
 MAX_BODY = 3 * 1024 * 1024
 """Bytes; the reference server's limit."""
 MAX_DEPTH = 100
+MAX_VALUES = 100_000
+MAX_ITEMS = 10_000
+"""Of a list within an object (or document), as of operations in a JSON patch. The reference has neither limit; here a
+large body of tiny values would cost everybody else seconds. Real objects have a tenth of it."""
+MAX_STORED = 1536 * 1024
+"""Bytes of an object in the store; etcd's limit."""
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -58,17 +64,22 @@ def _yaml(body: bytes) -> Any:
 
 
 def check_depth(value: Any) -> None:
-    """Raises ApiError 400."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (dict, list))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
+    """That nothing below has to fear its size. Raises ApiError 400, 413."""
+    level, count = [value], 1
+    for depth in range(MAX_DEPTH):
+        children: list[Any] = []
+        for parent in level:
+            if isinstance(parent, dict):
+                children += parent.values()
+            elif isinstance(parent, list):
+                if depth and len(parent) > MAX_ITEMS:
+                    raise errors.too_large(f"a list of {len(parent)} items; limit is {MAX_ITEMS}")
+                children += parent
+        if not children:
             return
+        level, count = children, count + len(children)
+        if count > MAX_VALUES:
+            raise errors.too_large(f"more values than {MAX_VALUES}")
     raise _too_deep()
 
 

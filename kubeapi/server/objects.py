@@ -18,7 +18,7 @@ from kubeapi.errors import ApiError, Cause
 from kubeapi.meta import KubeObject
 from kubeapi.objects import Listing, WatchEvent, WatchEventType
 from kubeapi.resource import Registry, ResourceType
-from kubeapi.server import binding, deletion, ownership, preparing
+from kubeapi.server import binding, deletion, framing, ownership, preparing
 from kubeapi.server.admitting import Admission
 from kubeapi.server.deletion import DeleteOptions, Verdict
 from kubeapi.server.entities import Entities, Entity, EntityPage, encode, encode_put, key_of
@@ -329,6 +329,8 @@ class StoreObjects:
         raise errors.conflict(resource.plural, name, group=resource.group)
 
     async def _commit_one(self, op: Op) -> Change:
+        if isinstance(op, Put) and len(op.value) > framing.MAX_STORED:
+            raise errors.too_large(f"limit is {framing.MAX_STORED}")
         return (await self.store.commit(op)).changes[0]
 
     def _stored(self, resource: ResourceType[T], change: Change) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -59,15 +60,10 @@ class Api:
             headers["Accept"] = accept
         if content_type:
             headers["Content-Type"] = content_type
-        data = (
-            body.encode()
-            if isinstance(body, str)
-            else body
-            if body is None or isinstance(body, bytes)
-            else json.dumps(body)
-        )
+        text = body if body is None or isinstance(body, str | bytes) else json.dumps(body)
+        data = text.encode() if isinstance(text, str) else text
         async with self.client.request(
-            method, path, data=data, headers=headers, skip_auto_headers=("Content-Type",)
+            method, path, data=data and io.BytesIO(data), headers=headers, skip_auto_headers=("Content-Type",)
         ) as response:
             text = await response.text()
             return Answer(response.status, response.headers, _parsed(text))
