@@ -107,16 +107,26 @@ def test_an_edge_fleet(release: Release) -> None:
     release.ok("install", "fleet", FLEET, "--create-namespace", *WAIT)
     assert release.get("daemonset", "fleet-agent")["status"]["numberAvailable"] == 2
     assert release.get("statefulset", "fleet-store")["status"]["readyReplicas"] == 2
+    assert release.get("edgesite", "fleet")["spec"]["boxes"] == 2, "of a kind that the chart brings along"
     release.ok("upgrade", "fleet", FLEET, "--set", "image=copepod/micro:2,store.replicas=1", *WAIT)
     assert release.get("daemonset", "fleet-agent")["status"]["updatedNumberScheduled"] == 2
     assert release.get("statefulset", "fleet-store")["spec"]["replicas"] == 1
     release.ok("upgrade", "fleet", FLEET, "--reset-then-reuse-values", "--set", "cleanup.suspend=true")
     assert release.get("cronjob", "fleet-cleanup")["spec"]["suspend"] is True
+    release.kubectl.ok("label", "edgesite", "fleet", "seen=yes")
+    release.ok("upgrade", "fleet", FLEET, "--reset-then-reuse-values", "--set", "site.radio=20")
+    site = release.get("edgesite", "fleet")
+    assert [link["mbit"] for link in site["spec"]["links"]] == [100, 20]
+    assert site["metadata"]["labels"]["seen"] == "yes"
+    wrong = release.refused("upgrade", "fleet", FLEET, "--reset-then-reuse-values", "--set", "site.boxes=-1")
+    assert "spec.boxes" in wrong
     release.ok("rollback", "fleet", "1", *WAIT)
     assert release.get("statefulset", "fleet-store")["status"]["readyReplicas"] == 2
     release.ok("uninstall", "fleet", *WAIT)
     assert release.left() == set()
     assert "fleet" not in " ".join(release.names("priorityclasses", "storageclasses"))
+    assert release.names("edgesites") == set()
+    assert release.names("crds") == {"customresourcedefinition.apiextensions.k8s.io/edgesites.edge.example.org"}
 
 
 def test_what_would_happen(release: Release) -> None:
