@@ -216,6 +216,15 @@ class Watch(Protocol):
 
     async def __anext__(self) -> Change: ...
 
+    async def some(self) -> Sequence[Change]:
+        """The next changes, as many as wait (within reason). None when it was poked, or is closed."""
+
+    def poke(self) -> None:
+        """Let `some` return, if it waits or when it next would."""
+
+    @property
+    def closed(self) -> bool: ...
+
     def close(self) -> None: ...
 
 

@@ -44,7 +44,7 @@ from metastore.database import Database, reason
 from metastore.postgres import PostgresDatabase
 from metastore.schema import SCHEMA_VERSION, journal, metadata, outbox, scalars
 from metastore.sqlite import SqliteDatabase
-from metastore.watch import LiveWatch
+from metastore.watch import LiveWatch, Watches
 from metastore.writer import COUNTERS, Writer
 
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class SqlStore:
         self._readers = ThreadPoolExecutor(postgres.READERS, "metastore-read") if database.shared else None
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[Committed]]] = []
         self._flushing: asyncio.Task[None] | None = None
-        self._watches: set[LiveWatch] = set()
+        self._watches = Watches()
         self._head = head
         self._news = asyncio.Event()
         self._following = asyncio.Lock()
@@ -302,8 +302,7 @@ class SqlStore:
         for change in changes:
             if change.row.revision > self.revision:
                 self._cache.apply(change)
-                for watch in tuple(self._watches):
-                    watch.offer(change)
+                self._watches.offer(change)
         self._head = replace(self._head, revision=max(revision, self.revision))
 
     # Writing
@@ -331,7 +330,7 @@ class SqlStore:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for watch in tuple(self._watches):
+        for watch in self._watches:
             watch.close()
         for threads in (self._thread, self._readers):
             if threads:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
 from metastore.api import Change, Compacted
 
 Page = Callable[[int, int, frozenset[str] | None], Awaitable[Sequence[Change]]]
 """(after, upto, kinds) → the next changes in that range, oldest first, at most a page of them. Raises Compacted."""
+
+
+SOME = 64
+"""Changes given at once at most."""
 
 
 class LiveWatch:
@@ -34,7 +38,16 @@ class LiveWatch:
         self._live: deque[Change] = deque()
         self._wake = asyncio.Event()
         self._overrun = False
+        self._poked = False
         self._closed = False
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        return self._kinds
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     def offer(self, change: Change) -> None:
         """Called by the store for each committed change, in order."""
@@ -58,29 +71,76 @@ class LiveWatch:
 
     async def __anext__(self) -> Change:
         while True:
+            found = await self._some(1)
+            if found:
+                return found[0]
             if self._closed:
                 raise StopAsyncIteration
-            change = await self._next()
-            if change is not None:
-                self._last = change.row.revision
-                return change
+
+    async def some(self) -> Sequence[Change]:
+        return await self._some(SOME)
+
+    def poke(self) -> None:
+        self._poked = True
+        self._wake.set()
+
+    async def _some(self, most: int) -> Sequence[Change]:
+        while not self._closed:
+            await self._read_on()
+            waiting = self._backlog or self._live
+            if waiting:
+                found = [waiting.popleft() for _ in range(min(most, len(waiting)))]
+                self._last = found[-1].row.revision
+                return found
             if self._overrun:
                 self.close()
                 raise Compacted(self._last, self._last + 1)
+            if self._poked:
+                self._poked = False
+                break
             self._wake.clear()
             await self._wake.wait()
+        return ()
 
-    async def _next(self) -> Change | None:
+    async def _read_on(self) -> None:
         if not self._backlog and self._last < self._head:
             self._backlog.extend(await self._page(self._last, self._head, self._kinds))
             if not self._backlog:
                 self._last = self._head
-        if self._backlog:
-            return self._backlog.popleft()
-        return self._live.popleft() if self._live else None
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self._wake.set()
             self._on_close(self)
+
+
+class Watches:
+    """All watches of a store. A change costs those who watch its kind."""
+
+    def __init__(self) -> None:
+        self._by_kind: defaultdict[str | None, dict[LiveWatch, None]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[LiveWatch]:
+        return iter({watch: None for watches in self._by_kind.values() for watch in watches})
+
+    def add(self, watch: LiveWatch) -> None:
+        for kind in _kinds(watch):
+            self._by_kind[kind][watch] = None
+
+    def discard(self, watch: LiveWatch) -> None:
+        for kind in _kinds(watch):
+            watches = self._by_kind[kind]
+            watches.pop(watch, None)
+            if not watches:
+                del self._by_kind[kind]
+
+    def offer(self, change: Change) -> None:
+        """In the order in which they came."""
+        for kind in (change.row.key.kind, None):
+            for watch in self._by_kind.get(kind, ()):
+                watch.offer(change)
+
+
+def _kinds(watch: LiveWatch) -> Iterable[str | None]:
+    return (None,) if watch.kinds is None else watch.kinds

@@ -38,12 +38,15 @@ from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.rendering import ListMeta, Renderer
 from kubeapi.server.responses import NO_CACHE, answer, cut, warnings
+from kubeapi.server.sharing import SharedLines
 from kubeapi.server.tokens import Tokens
 from kubeapi.server.watching import WatchStream
 
 USER: web.RequestKey[User] = web.RequestKey("user", User)
 _CLIENT_STALL_SECONDS = 60.0
 """A watcher that takes no bytes for so long is cut off."""
+_SMALL = 16 * 1024
+"""Bytes; less than a connection's buffer holds before its writers wait."""
 _RETURN_DELETED = frozenset({"pods", "serviceaccounts", "persistentvolumeclaims", "services"})
 """Kinds whose deletion is answered with the object; of the others with a Status (as in the reference)."""
 
@@ -62,6 +65,7 @@ class Server:
     """Of kinds that the store does not hold."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends watches and followed logs when the server goes down."""
+    lines: SharedLines = field(default_factory=SharedLines)
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
         """Everything below /api/v1 and /apis/<group>/<version>."""
@@ -130,15 +134,12 @@ class Server:
         renderer = self._renderer(request, resource)
         options = queries.watch_options(request.query)
         chosen = selection.parse(resource, target.namespace, options.label_selector, options.field_selector)
-        stream = WatchStream(self.objects, resource, chosen, renderer, options)
+        stream = WatchStream(self.objects, resource, chosen, renderer, options, self.lines)
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": NO_CACHE})
         await response.prepare(request)
-        async with aclosing(stream.lines(self.stopping)) as lines:
-            async for line in lines:
-                try:
-                    async with asyncio.timeout(_CLIENT_STALL_SECONDS):
-                        await response.write(line)
-                except TimeoutError:
+        async with aclosing(stream.chunks(self.stopping)) as chunks:
+            async for chunk in chunks:
+                if not await _taken(request, response, chunk):
                     cut(request)
                     break
         return response
@@ -252,6 +253,19 @@ _ITEM: dict[str, tuple[str, Handler | None]] = {
     "PATCH": ("patch", Server.patch),
     "DELETE": ("delete", Server.delete),
 }
+
+
+async def _taken(request: web.Request, response: web.StreamResponse, data: bytes) -> bool:
+    """Whether the client takes it, or what waits before it, in time."""
+    if len(data) <= _SMALL and request.transport and not request.transport.get_write_buffer_size():
+        await response.write(data)  # it fits into the buffer: there is nothing to wait for
+        return True
+    try:
+        async with asyncio.timeout(_CLIENT_STALL_SECONDS):
+            await response.write(data)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _writer(request: web.Request, options: queries.WriteOptions) -> str:

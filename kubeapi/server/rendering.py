@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -41,10 +41,24 @@ class Renderer:
         self, resource: ResourceType[Any], representation: Representation, now: datetime, include: str = ""
     ) -> None:
         self._resource = resource
+        self._representation = representation
         self._form = representation.form
         self._meta_version = f"meta.k8s.io/{representation.version}"
         self._now = now
         self._include = include or "Metadata"
+
+    @property
+    def form(self) -> Hashable:
+        """Renderers of one kind and form say the same of the same at the same time."""
+        return (self._form, self._meta_version, self._include)
+
+    @property
+    def begins_differently(self) -> bool:
+        """Whether the first event is not as it would be later."""
+        return self._form is Form.TABLE
+
+    def at(self, now: datetime) -> Renderer:
+        return Renderer(self._resource, self._representation, now, self._include)
 
     def one(self, entity: Entity[Any]) -> Any:
         if self._form is Form.TABLE:

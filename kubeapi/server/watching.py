@@ -7,7 +7,7 @@ again (S-82); one that does not read at all is cut off.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from kubeapi.server.objects import StoreObjects
 from kubeapi.server.queries import WatchOptions
 from kubeapi.server.rendering import Renderer
 from kubeapi.server.selection import Selection
+from kubeapi.server.sharing import SharedLines
 from metastore.api import Change, ChangeType, Compacted, Row, Watch
 
 BOOKMARK_SECONDS = 60.0
@@ -38,7 +39,7 @@ class Selected:
 
 
 class WatchStream:
-    """One watch request. `lines()` is everything the client gets; closing the iterator ends the watch."""
+    """One watch request. `chunks()` is everything the client gets; closing the iterator ends the watch."""
 
     def __init__(
         self,
@@ -47,24 +48,29 @@ class WatchStream:
         selection: Selection,
         renderer: Renderer,
         options: WatchOptions,
+        shared: SharedLines | None = None,
     ) -> None:
         self._objects = objects
         self._resource = resource
         self._selection = selection
         self._renderer = renderer
         self._options = options
-        self._first = True
+        self._shared = shared or SharedLines()
+        selectors = (options.label_selector, options.field_selector)
+        self._audience = self._shared.audience(resource, (selection.namespace, selectors, renderer.form))
+        self._begun = False
 
-    async def lines(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
-        """Ends at the timeout, or when `stopping` is set. Errors travel as an ERROR event."""
+    async def chunks(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
+        """Whole lines, as many as there are to say. Ends at the timeout, or when `stopping` is set. Errors travel as an
+        ERROR event."""
         try:
-            async with aclosing(self._lines(stopping)) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._chunks(stopping)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         except ApiError as error:
             yield _line({"type": "ERROR", "object": error.to_dict()})
 
-    async def _lines(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         after = self._options.after
         newest = self._objects.store.revision
         if after > newest:
@@ -80,42 +86,52 @@ class WatchStream:
             if self._options.initial_events and self._options.bookmarks:
                 yield _line(self._renderer.bookmark(after, initial_end=True))
         watch = self._objects.open_watch(self._resource, after)
+        # One task and two timers for the whole watch, none for an event: there may be thousands of watches.
+        stop = asyncio.create_task(_poked_by(stopping, watch), name="watch-stop")
         try:
-            async with aclosing(self._changes(watch, stopping)) as lines:
-                async for line in lines:
-                    yield line
+            async with aclosing(self._changes(watch, stopping)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
         finally:
+            stop.cancel()
             watch.close()
 
     async def _changes(self, watch: Watch, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.timeout_seconds
-        stop = asyncio.create_task(stopping.wait(), name="watch-stop")
-        following: asyncio.Task[Change | None] | None = None
+        end = loop.call_at(deadline, watch.poke)
+        rest = _Rest(watch, BOOKMARK_SECONDS) if self._options.bookmarks else None
         try:
-            while (left := deadline - loop.time()) > 0 and not stopping.is_set():
+            while loop.time() < deadline and not stopping.is_set():
                 # What was durable before an idle wait has been delivered after it.
                 known = self._objects.store.revision
-                following = following or asyncio.create_task(_next(watch), name="watch-next")
-                await asyncio.wait(
-                    {following, stop}, timeout=min(left, BOOKMARK_SECONDS), return_when=asyncio.FIRST_COMPLETED
-                )
-                if following.done():
-                    change, following = following.result(), None
-                    if change is None:
-                        return
-                    for selected in self._selected(change):
-                        yield self._event(selected.type, selected.entity)
-                elif self._options.bookmarks:
+                changes = await _some(watch)
+                if changes and rest:
+                    rest.disturbed()
+                if chunk := b"".join(map(self._line, changes)):
+                    yield chunk
+                if watch.closed:
+                    return
+                if not changes and rest and rest.over():
                     yield _line(self._renderer.bookmark(known, initial_end=False))
         finally:
-            for task in (following, stop):
-                if task:
-                    task.cancel()
+            end.cancel()
+            if rest:
+                rest.cancel()
 
-    def _event(self, kind: WatchEventType, entity: Entity[Any]) -> bytes:
-        first, self._first = self._first, False
-        return _line(self._renderer.event(kind.value, entity, first=first))
+    def _line(self, change: Change) -> bytes:
+        if not self._begun and self._renderer.begins_differently:
+            return self._said(change)
+        return self._shared.of(self._audience, change, self._said)
+
+    def _said(self, change: Change) -> bytes:
+        """To everybody in the audience, whenever their watches began."""
+        renderer = self._renderer.at(self._objects.clock.now())
+        return b"".join(self._event(selected.type, selected.entity, renderer) for selected in self._selected(change))
+
+    def _event(self, kind: WatchEventType, entity: Entity[Any], renderer: Renderer | None = None) -> bytes:
+        begun, self._begun = self._begun, True
+        return _line((renderer or self._renderer).event(kind.value, entity, first=not begun))
 
     def _selected(self, change: Change) -> list[Selected]:
         """An object that an update moved out of the selection is DELETED to this watcher, one moved in is ADDED."""
@@ -144,12 +160,45 @@ class WatchStream:
         return Entity(self._resource, Row(row.key, row.uid, revision, row.created, row.value))
 
 
-async def _next(watch: Watch) -> Change | None:
-    """None: the store was closed. Raises ApiError 410."""
+class _Rest:
+    """Says when nothing was to be said for `seconds`, and pokes the watch then."""
+
+    def __init__(self, watch: Watch, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watch = watch
+        self._seconds = seconds
+        self._due = self._loop.time() + seconds
+        self._timer = self._loop.call_at(self._due, self._ring)
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        if now >= self._due:
+            self._watch.poke()
+        self._timer = self._loop.call_at(max(self._due, now + self._seconds), self._ring)
+
+    def disturbed(self) -> None:
+        self._due = self._loop.time() + self._seconds
+
+    def over(self) -> bool:
+        """Whether it is; then the next begins."""
+        over = self._loop.time() >= self._due
+        if over:
+            self.disturbed()
+        return over
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+async def _poked_by(event: asyncio.Event, watch: Watch) -> None:
+    await event.wait()
+    watch.poke()
+
+
+async def _some(watch: Watch) -> Sequence[Change]:
+    """Raises ApiError 410."""
     try:
-        return await watch.__anext__()
-    except StopAsyncIteration:
-        return None
+        return await watch.some()
     except Compacted as error:
         raise errors.gone(error.asked, error.oldest) from error
 
