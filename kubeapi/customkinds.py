@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from kubeapi import custom, jsonpaths
-from kubeapi.ages import age
+from kubeapi.ages import UNKNOWN, age
 from kubeapi.apiextensions import ColumnDefinition, CustomResourceDefinition, DefinedVersion
 from kubeapi.custom import CustomObject
 from kubeapi.errors import Cause
@@ -131,10 +131,8 @@ def _cell(path: JsonPath, kind: str, data: Mapping[str, Any], now: datetime) -> 
 
 
 def _age(value: Any, now: datetime) -> str:
-    try:
-        return age(value, now)
-    except (TypeError, ValueError):
-        return "<invalid>"
+    shown = age(value, now) if isinstance(value, str) else UNKNOWN
+    return "<invalid>" if shown == UNKNOWN else shown
 
 
 def _text(value: Any) -> str:

@@ -160,8 +160,11 @@ def not_acceptable(representations: str = _REPRESENTATIONS) -> ApiError:
     return ApiError(406, "NotAcceptable", message, {})
 
 
-def unsupported_media() -> ApiError:
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+def unsupported_media(accepted: Iterable[str] = ()) -> ApiError:
+    """`accepted`: media types to name, where the server names them."""
+    listed = ", ".join(accepted)
+    message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    return ApiError(415, "UnsupportedMediaType", message if listed else "415: Unsupported Media Type", {})
 
 
 def too_large(message: str) -> ApiError:
