@@ -280,6 +280,53 @@ def test_the_dynamic_client(api: client.ApiClient) -> None:
     maps.delete(name="dynamic", namespace=NAMESPACE, body={})
 
 
+def test_a_kind_of_one_s_own(api: client.ApiClient) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 1, "maximum": 9}}},
+            "status": {"type": "object", "properties": {"ready": {"type": "boolean"}}},
+        },
+    }
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget"}
+    spec = {"group": "py.example.org", "scope": "Namespaced", "names": names}
+    definitions = client.ApiextensionsV1Api(api)
+    definitions.create_custom_resource_definition(
+        {
+            "metadata": {"name": "gadgets.py.example.org"},
+            "spec": spec | {"versions": [version | {"subresources": {"status": {}}}]},
+        }
+    )
+
+    def established() -> bool:
+        found = definitions.read_custom_resource_definition("gadgets.py.example.org")
+        return any(item.type == "Established" and item.status == "True" for item in found.status.conditions or ())
+
+    eventually(established)
+    gadgets, place = client.CustomObjectsApi(api), ("py.example.org", "v1", NAMESPACE, "gadgets")
+    body = {"apiVersion": "py.example.org/v1", "kind": "Gadget", "metadata": {"name": "one"}, "spec": {}}
+    made = gadgets.create_namespaced_custom_object(*place, body)
+    assert made["spec"] == {"size": 1}
+    patched = gadgets.patch_namespaced_custom_object(*place, "one", {"spec": {"size": 3}})
+    assert (patched["spec"], patched["metadata"]["generation"]) == ({"size": 3}, 2)
+    with pytest.raises(ApiException, match="should be less than or equal to 9"):
+        gadgets.patch_namespaced_custom_object(*place, "one", {"spec": {"size": 99}})
+    status = gadgets.patch_namespaced_custom_object_status(*place, "one", {"status": {"ready": True}, "spec": {}})
+    assert status["status"] == {"ready": True}
+    assert [item["metadata"]["name"] for item in gadgets.list_namespaced_custom_object(*place)["items"]] == ["one"]
+    definitions.delete_custom_resource_definition("gadgets.py.example.org")
+
+    def gone() -> bool:
+        try:
+            gadgets.get_namespaced_custom_object(*place, "one")
+        except ApiException as error:
+            return bool(error.status == 404)
+        return False
+
+    eventually(gone)
+
+
 def test_one_leads_and_when_it_is_gone_the_other(hub: LiveHub) -> None:
     """Elected by a Lease, which the second finds held, and takes when it has not been renewed in its time."""
     config.load_kube_config(str(hub.kubeconfig))
