@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from kubeapi.custom import CustomObject
 from kubeapi.meta import KubeObject
+from kubeapi.patch import STRATEGIC
 from kubeapi.resource import Registry, ResourceType
 from kubeapi.server import customschemas
 from kubeapi.server.discovery import group_versions
@@ -142,6 +143,8 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
     }
     if method in ("post", "put", "patch"):
         types = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
+        if is_custom:  # kubectl patches in a way that it finds here
+            types = tuple(kind for kind in types if kind != STRATEGIC)
         body = {"type": "object"} if method == "patch" else reference
         operation["requestBody"] = {"content": {kind: {"schema": body} for kind in types}, "required": True}
         operation["parameters"] = [

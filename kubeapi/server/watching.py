@@ -102,7 +102,7 @@ class WatchStream:
         end = loop.call_at(deadline, watch.poke)
         rest = _Rest(watch, BOOKMARK_SECONDS) if self._options.bookmarks else None
         try:
-            while loop.time() < deadline and not stopping.is_set():
+            while loop.time() < deadline and not stopping.is_set() and self._declared():
                 # What was durable before an idle wait has been delivered after it.
                 known = self._objects.store.revision
                 changes = await _some(watch)
@@ -118,6 +118,11 @@ class WatchStream:
             end.cancel()
             if rest:
                 rest.cancel()
+
+    def _declared(self) -> bool:
+        """A kind that users define may go, or get another schema: its watches end, as soon as they are awake."""
+        kind = self._resource
+        return self._objects.registry.find(kind.group, kind.version, kind.plural) is kind
 
     def _line(self, change: Change) -> bytes:
         if not self._begun and self._renderer.begins_differently:
