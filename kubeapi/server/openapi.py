@@ -142,7 +142,7 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
         "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
     }
     if method in ("post", "put", "patch"):
-        types = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
+        types: tuple[str, ...] = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
         if is_custom:  # kubectl patches in a way that it finds here
             types = tuple(kind for kind in types if kind != STRATEGIC)
         body = {"type": "object"} if method == "patch" else reference
