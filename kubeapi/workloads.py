@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from kubeapi.core import ObjectReference, PodSpec
+from kubeapi.jobpolicies import PodFailurePolicy, SuccessPolicy
 from kubeapi.labelselector import LabelSelector
 from kubeapi.meta import Condition, KubeModel, KubeObject, ObjectMeta
 
@@ -201,8 +202,8 @@ class JobSpec(KubeModel):
     parallelism: int | None = None
     completions: int | None = None
     active_deadline_seconds: int | None = None
-    pod_failure_policy: dict[str, Any] | None = None
-    success_policy: dict[str, Any] | None = None
+    pod_failure_policy: PodFailurePolicy | None = None
+    success_policy: SuccessPolicy | None = None
     backoff_limit: int | None = None
     backoff_limit_per_index: int | None = None
     max_failed_indexes: int | None = None

@@ -13,11 +13,20 @@ _MOST = 1_000_000
 def parse(text: str | None) -> set[int]:
     """What cannot be read counts as nothing: the status is ours, and is written anew."""
     found: set[int] = set()
+    for span in spans(text):
+        if len(span) <= _MOST:
+            found.update(span)
+    return found
+
+
+def spans(text: str | None) -> list[range]:
+    """The same, not spelt out: for what people write, which may be of any size."""
+    found = []
     for part in (text or "").split(","):
         first, dash, last = part.partition("-")
         last = last if dash else first
-        if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last) and int(last) - int(first) < _MOST:
-            found.update(range(int(first), int(last) + 1))
+        if _NUMBER.fullmatch(first) and _NUMBER.fullmatch(last):
+            found.append(range(int(first), int(last) + 1))
     return found
 
 

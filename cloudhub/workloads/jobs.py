@@ -1,31 +1,25 @@
-"""Job: pods that are to end well so many times. Pure.
-
-What a pod's end counted for is not forgotten with the pod: each carries a finalizer until its end is in the Job's
-status. In order: the UID goes into `uncountedTerminatedPods`; the finalizer goes; the UID becomes a number. A crash
-between any two of these counts nothing twice (KEP-2307). Not served: `podFailurePolicy`, `successPolicy`,
-`backoffLimitPerIndex`.
-"""
+"""Job: pods that are to end well so many times. Pure. How ends are counted: `jobcounts`; what failures and successes
+mean by the Job's policies: `jobpolicies`; the next pods: `jobpods`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import islice, repeat
 
-from cloudhub.workloads import indexes, pods
-from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus, Tell, Update
+from cloudhub.workloads import jobcounts, jobpolicies, pods
+from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus, Tell
+from cloudhub.workloads.jobcounts import TRACKING, Seen, count, has_failed, released
+from cloudhub.workloads.jobpods import backoff, made
+from cloudhub.workloads.jobpolicies import index_of, indexed
 from kubeapi.clock import later, parse_timestamp, timestamp
-from kubeapi.core import EnvVar, Pod
-from kubeapi.numbers import decimal
+from kubeapi.core import Pod
 from kubeapi.workloads import Job, JobStatus, UncountedTerminatedPods, WorkloadCondition
 
-TRACKING = "batch.kubernetes.io/job-tracking"
-INDEX = "batch.kubernetes.io/job-completion-index"
-_INDEX_ENV = "JOB_COMPLETION_INDEX"
-_BACKOFF_FIRST, _BACKOFF_MOST = 10.0, 600.0
-"""Seconds to wait after failures that follow each other."""
 _BURST = 250
+_MADE = "Created pod: {name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +31,6 @@ class _Outcome:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The Job's pods, and what their ends amount to, those not yet counted included."""
-
-    pods: Sequence[Pod]
-    active: list[Pod]
-    succeeded: int
-    failed: int
-    indexes: frozenset[int]
-    """Completed ones."""
-
-
 def plan(job: Job, candidates: Sequence[Pod], now: datetime) -> Plan:
     """`candidates`: the namespace's pods that are its own, or nobody's."""
     if job.spec.managed_by not in (None, "kubernetes.io/job-controller"):
@@ -57,7 +39,7 @@ def plan(job: Job, candidates: Sequence[Pod], now: datetime) -> Plan:
     if claim.actions:
         return Plan(claim.actions)
     if job.metadata.deletion_timestamp:
-        return Plan(tuple(_released(pod) for pod in claim.mine if TRACKING in pod.metadata.finalizers))
+        return Plan(tuple(released(pod) for pod in claim.mine if TRACKING in pod.metadata.finalizers))
     if ended(job):
         return _after_the_end(job, claim.mine, now)
     return _run(job, claim.mine, now)
@@ -78,7 +60,7 @@ def finished_at(job: Job) -> str | None:
 
 
 def _after_the_end(job: Job, mine: Sequence[Pod], now: datetime) -> Plan:
-    actions: list[Action] = [_released(pod) for pod in mine if TRACKING in pod.metadata.finalizers]
+    actions: list[Action] = [released(pod) for pod in mine if TRACKING in pod.metadata.finalizers]
     ttl, since = job.spec.ttl_seconds_after_finished, finished_at(job)
     if ttl is None or not since:
         return Plan(tuple(actions))
@@ -90,8 +72,8 @@ def _after_the_end(job: Job, mine: Sequence[Pod], now: datetime) -> Plan:
 
 def _run(job: Job, mine: Sequence[Pod], now: datetime) -> Plan:
     status = _started(job, now)
-    counted, releases = _count(job, mine, status)
-    seen = _seen(job, mine, status)
+    counted, releases = count(job, mine, status)
+    seen = jobcounts.seen(job, mine, status)
     outcome = None if job.spec.suspend else _decided(job) or _outcome(job, seen, now)
     actions: list[Action] = list(releases)
     wait: float | None = None
@@ -132,82 +114,6 @@ def _started(job: Job, now: datetime) -> JobStatus:
     return status
 
 
-def _count(job: Job, mine: Sequence[Pod], status: JobStatus) -> tuple[bool, list[Action]]:
-    """Take the ends of pods into `status`. Returns whether there are new ones (to be stored before anything else), and
-    the releases of pods whose end is stored."""
-    stored = job.status.uncounted_terminated_pods or UncountedTerminatedPods()
-    held = {pod.metadata.uid or "" for pod in mine if TRACKING in pod.metadata.finalizers}
-    done = indexes.parse(status.completed_indexes)
-    uncounted = UncountedTerminatedPods()
-    for uid in stored.succeeded:
-        if uid in held:
-            uncounted.succeeded.append(uid)
-        else:
-            status.succeeded = (status.succeeded or 0) + 1
-    for uid in stored.failed:
-        if uid in held:
-            uncounted.failed.append(uid)
-        else:
-            status.failed = (status.failed or 0) + 1
-    news = False
-    releases: list[Action] = []
-    for pod in mine:
-        uid = pod.metadata.uid or ""
-        if uid not in held:
-            continue
-        if uid in stored.succeeded or uid in stored.failed:
-            releases.append(_released(pod))
-        elif pod.status.phase == "Succeeded":
-            news = True
-            index = index_of(pod)
-            if not _indexed(job):
-                uncounted.succeeded.append(uid)
-            elif index is not None and index not in done and index < (job.spec.completions or 0):
-                done.add(index)
-                uncounted.succeeded.append(uid)
-            else:
-                releases.append(_released(pod))
-        elif _has_failed(job, pod):
-            news = True
-            uncounted.failed.append(uid)
-    if _indexed(job):
-        status.completed_indexes = indexes.format(done)
-    status.uncounted_terminated_pods = uncounted
-    return news, releases
-
-
-def _has_failed(job: Job, pod: Pod) -> bool:
-    """A pod that is being deleted counts as failed at once, unless the Job waits for real failures."""
-    if pod.status.phase == "Failed":
-        return True
-    return bool(pod.metadata.deletion_timestamp) and job.spec.pod_replacement_policy != "Failed"
-
-
-def _released(pod: Pod) -> Update:
-    free = pod.copied()
-    free.metadata.finalizers = [item for item in free.metadata.finalizers if item != TRACKING]
-    return Update(free)
-
-
-def _seen(job: Job, mine: Sequence[Pod], status: JobStatus) -> _Seen:
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    return _Seen(
-        mine,
-        [pod for pod in mine if pods.active(pod)],
-        (status.succeeded or 0) + len(uncounted.succeeded),
-        (status.failed or 0) + len(uncounted.failed),
-        frozenset(indexes.parse(status.completed_indexes)),
-    )
-
-
-def _indexed(job: Job) -> bool:
-    return job.spec.completion_mode == "Indexed"
-
-
-def index_of(pod: Pod) -> int | None:
-    return decimal(pod.metadata.annotations.get(INDEX, ""))
-
-
 # The end
 
 
@@ -220,19 +126,42 @@ def _decided(job: Job) -> _Outcome | None:
     return None
 
 
-def _outcome(job: Job, seen: _Seen, now: datetime) -> _Outcome | None:
+def _outcome(job: Job, seen: Seen, now: datetime) -> _Outcome | None:
+    message = jobpolicies.fails_job(job, [pod for pod in seen.pods if has_failed(job, pod)])
+    if message is not None:
+        return _Outcome(True, "PodFailurePolicy", message)
     limit = 6 if job.spec.backoff_limit is None else job.spec.backoff_limit
     if seen.failed > limit or _too_many_restarts(job, seen, limit):
         return _Outcome(True, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     left = _deadline_left(job, job.status, now)
     if left is not None and left <= 0:
         return _Outcome(True, "DeadlineExceeded", "Job was active longer than specified deadline")
+    return _of_indexes(job, seen) or _of_successes(job, seen)
+
+
+def _of_indexes(job: Job, seen: Seen) -> _Outcome | None:
+    """Where each index fails by itself: whether too many have."""
+    if not jobpolicies.per_index(job) or not seen.failed_indexes:
+        return None
+    most = job.spec.max_failed_indexes
+    if most is not None and len(seen.failed_indexes) > most:
+        message = "Job has exceeded the specified maximal number of failed indexes"
+        return _Outcome(True, "MaxFailedIndexesExceeded", message)
+    if len(seen.failed_indexes | seen.indexes) >= (job.spec.completions or 0):
+        return _Outcome(True, "FailedIndexes", "Job has failed indexes")
+    return None
+
+
+def _of_successes(job: Job, seen: Seen) -> _Outcome | None:
+    met = jobpolicies.succeeds(job, seen.indexes) if indexed(job) else None
+    if met is not None:
+        return _Outcome(False, "SuccessPolicy", met)
     if _complete(job, seen):
         return _Outcome(False, "CompletionsReached", "Reached expected number of succeeded pods")
     return None
 
 
-def _too_many_restarts(job: Job, seen: _Seen, limit: int) -> bool:
+def _too_many_restarts(job: Job, seen: Seen, limit: int) -> bool:
     """Where containers are restarted in place, their restarts are the failures."""
     if job.spec.template.spec.restart_policy != "OnFailure":
         return False
@@ -241,10 +170,10 @@ def _too_many_restarts(job: Job, seen: _Seen, limit: int) -> bool:
     return restarts > 0 if limit == 0 else restarts >= limit
 
 
-def _complete(job: Job, seen: _Seen) -> bool:
+def _complete(job: Job, seen: Seen) -> bool:
     if job.spec.completions is None:
         return seen.succeeded > 0 and not seen.active
-    if _indexed(job):
+    if indexed(job):
         return len(seen.indexes) >= job.spec.completions
     return seen.succeeded >= job.spec.completions
 
@@ -256,7 +185,7 @@ def _deadline_left(job: Job, status: JobStatus, now: datetime) -> float | None:
     return (due - now).total_seconds()
 
 
-def _conclude(status: JobStatus, outcome: _Outcome, seen: _Seen, now: datetime) -> None:
+def _conclude(status: JobStatus, outcome: _Outcome, seen: Seen, now: datetime) -> None:
     """First the decision; the end itself when no pod runs any more and every end is counted."""
     moment = timestamp(now)
     _set(status, "FailureTarget" if outcome.failed else "SuccessCriteriaMet", "True", *_words(outcome), moment)
@@ -282,7 +211,7 @@ def _set(status: JobStatus, kind: str, value: str, reason: str, message: str, mo
     status.conditions = [*(item for item in status.conditions if item.type != kind), made]
 
 
-def _number(job: Job, status: JobStatus, seen: _Seen) -> None:
+def _number(job: Job, status: JobStatus, seen: Seen) -> None:
     status.active = len(seen.active) or None
     status.ready = sum(map(pods.ready, seen.active))
     status.terminating = sum(map(pods.terminating, seen.pods))
@@ -309,14 +238,14 @@ def _news(job: Job, status: JobStatus) -> Iterable[Tell]:
 # Making pods
 
 
-def _scale(job: Job, seen: _Seen, now: datetime) -> tuple[list[Action], float | None]:
+def _scale(job: Job, seen: Seen, now: datetime) -> tuple[list[Action], float | None]:
     """What to start or end now; and in how many seconds, if it is to wait after failures."""
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:
         # A queue of work: once one has succeeded, no other is started.
         wanted = len(seen.active) if seen.succeeded else parallelism
     else:
-        done = len(seen.indexes) if _indexed(job) else seen.succeeded
+        done = len(seen.indexes | seen.failed_indexes) if indexed(job) else seen.succeeded
         wanted = min(parallelism, job.spec.completions - done)
     occupied = len(seen.active)
     if job.spec.pod_replacement_policy == "Failed":
@@ -326,53 +255,40 @@ def _scale(job: Job, seen: _Seen, now: datetime) -> tuple[list[Action], float | 
     missing = min(wanted - occupied, _BURST)
     if missing <= 0:
         return [], None
-    wait = _backoff(seen, now)
+    if jobpolicies.per_index(job):
+        return _each_by_itself(job, seen, missing, now)
+    wait = backoff(job, seen.pods, now)
     if wait > 0:
         return [], wait
-    if not _indexed(job):
-        return [Create(_pod(job, None), "Created pod: {name}") for _ in range(missing)], None
+    wanted_indexes = islice(_free(job, seen), missing) if indexed(job) else repeat(None, missing)
+    return [Create(made(job, index), _MADE) for index in wanted_indexes], None
+
+
+def _free(job: Job, seen: Seen) -> Iterator[int]:
+    """Indexes that are to run and do not."""
     busy = {index_of(pod) for pod in seen.pods if not pods.finished(pod)}
-    free = (index for index in range(job.spec.completions or 0) if index not in seen.indexes and index not in busy)
-    return [Create(_pod(job, index), "Created pod: {name}") for index in islice(free, missing)], None
+    shut = seen.indexes | seen.failed_indexes
+    return (index for index in range(job.spec.completions or 0) if index not in shut and index not in busy)
 
 
-def _backoff(seen: _Seen, now: datetime) -> float:
-    """Seconds still to wait after the failures since the last success, 10 s doubled with each, at most 10 min."""
-    ends = sorted((_ended_at(pod), pod.status.phase == "Failed") for pod in seen.pods if pods.finished(pod))
-    failures = 0
-    for _, failed in reversed(ends):
-        if not failed:
+def _each_by_itself(job: Job, seen: Seen, missing: int, now: datetime) -> tuple[list[Action], float | None]:
+    """An index that has failed rests; the others go on."""
+    before: defaultdict[int | None, list[Pod]] = defaultdict(list)
+    for pod in seen.pods:
+        before[index_of(pod)].append(pod)
+    actions: list[Action] = []
+    waits: list[float] = []
+    for index in _free(job, seen):
+        had = before.get(index, [])
+        wait = backoff(job, had, now)
+        if wait > 0:
+            waits.append(wait)
+            continue
+        actions.append(Create(made(job, index, had), _MADE))
+        if len(actions) >= missing:
             break
-        failures += 1
-    if not failures or not ends[-1][0]:
-        return 0.0
-    delay = min(_BACKOFF_FIRST * 2.0 ** min(failures - 1, 10), _BACKOFF_MOST)
-    return (later(parse_timestamp(ends[-1][0]), delay) - now).total_seconds()
-
-
-def _ended_at(pod: Pod) -> str:
-    """One that its node refused never began: then it is when it was made."""
-    times = [
-        item.state.terminated.finished_at or ""
-        for item in pod.status.container_statuses
-        if item.state and item.state.terminated
-    ]
-    return max(times, default="") or pod.metadata.creation_timestamp or ""
+    return actions, min(waits, default=None)
 
 
 def _deletions(victims: Iterable[Pod]) -> list[Action]:
     return [Delete(pod, "Deleted pod: {name}") for pod in list(victims)[:_BURST]]
-
-
-def _pod(job: Job, index: int | None) -> Pod:
-    prefix = f"{job.metadata.name}-" if index is None else f"{job.metadata.name}-{index}-"
-    pod = pods.from_template(job.spec.template, job, prefix=prefix)
-    pod.metadata.finalizers.append(TRACKING)
-    if index is not None:
-        pod.metadata.annotations[INDEX] = str(index)
-        pod.metadata.labels[INDEX] = str(index)
-        pod.spec.hostname = f"{job.metadata.name}-{index}"
-        for container in (*pod.spec.init_containers, *pod.spec.containers):
-            if all(item.name != _INDEX_ENV for item in container.env):
-                container.env.append(EnvVar(name=_INDEX_ENV, value=str(index)))
-    return pod

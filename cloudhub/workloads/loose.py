@@ -6,7 +6,7 @@ import asyncio
 
 from cloudhub.mirror import each, level_loop
 from cloudhub.workloads.cluster import Cluster, controller_of
-from cloudhub.workloads.jobs import TRACKING
+from cloudhub.workloads.jobcounts import TRACKING
 from kubeapi.core import Pod
 from kubeapi.errors import ApiError
 from kubeapi.objects import Objects

@@ -12,7 +12,7 @@ from kubeapi.clock import parse_timestamp
 from kubeapi.columns import NONE
 from kubeapi.errors import Cause
 from kubeapi.fields import IMMUTABLE, invalid, not_supported, required
-from kubeapi.kinds import cron, templates
+from kubeapi.kinds import cron, jobpolicies, templates
 from kubeapi.kinds.common import STATUS, ObjectStrategy, non_negative, one_of, template_cells, wide
 from kubeapi.labelselector import LabelSelector
 from kubeapi.meta import KubeModel
@@ -85,9 +85,7 @@ def validate_job_spec(spec: JobSpec, path: str) -> list[Cause]:
     causes += one_of(f"{path}.completionMode", spec.completion_mode, ("NonIndexed", "Indexed"))
     if spec.completion_mode == "Indexed" and spec.completions is None:
         causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
-    if spec.backoff_limit_per_index is not None and spec.completion_mode != "Indexed":
-        detail = "requires indexed completion mode"
-        causes.append(invalid(f"{path}.backoffLimitPerIndex", spec.backoff_limit_per_index, detail))
+    causes += jobpolicies.validate(spec, path)
     policies = ("Failed", "TerminatingOrFailed")
     causes += one_of(f"{path}.podReplacementPolicy", spec.pod_replacement_policy, policies)
     causes += templates.validate(spec.template, f"{path}.template")
@@ -103,7 +101,8 @@ def _job_update(new: Job, old: Job) -> Sequence[Cause]:
     """A suspended job that has not started may still change what its pods are given."""
     causes: list[Cause] = []
     indexed_may_scale = new.spec.completion_mode == "Indexed" and new.spec.completions == new.spec.parallelism
-    fixed = ["selector", "template", "completion_mode", "pod_failure_policy", "backoff_limit_per_index", "managed_by"]
+    fixed = ["selector", "template", "completion_mode", "pod_failure_policy", "success_policy"]
+    fixed += ["backoff_limit_per_index", "managed_by"]
     if old.spec.suspend and not old.status.start_time:
         fixed.remove("template")
     if not indexed_may_scale:

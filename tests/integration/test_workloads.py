@@ -271,6 +271,28 @@ async def test_jobs_end_well_and_badly(tmp_path: Path) -> None:
         await until(cleared, "pods go with their jobs, finalizers and all")
 
 
+async def test_a_job_s_policies_with_kubectl(tmp_path: Path) -> None:
+    async with cluster(tmp_path, nodes=1) as here:
+        codes = {"operator": "In", "values": [3]}
+        policy = {"rules": [{"action": "FailJob", "onExitCodes": codes}]}
+        fails, each = ["sh", "-c", "sleep 0.1; exit 3"], {"completions": 3, "completionMode": "Indexed"}
+        enough = {"rules": [{"succeededCount": 1}]}
+        await here.create(
+            job("strict", fails, podFailurePolicy=policy),
+            job("some", fails, backoffLimitPerIndex=0, parallelism=3, **each),
+            job("first", ["true"], successPolicy=enough, **each),
+        )
+        wait = ("wait", "--timeout=20s")
+        await here.kubectl.ok(*wait, "--for=condition=Failed", "job/strict", "job/some")
+        await here.kubectl.ok(*wait, "--for=condition=Complete", "job/first")
+        described = await here.kubectl.ok("describe", "job", "strict")
+        assert "failed with exit code 3 matching FailJob rule at index 0" in described
+        status = (await here.get(Job, "some")).status
+        assert (status.completed_indexes, status.failed_indexes) == (None, "0-2")
+        assert "Job has failed indexes" in await here.kubectl.ok("describe", "job", "some")
+        assert (len(await here.pods("strict")), len(await here.pods("first"))) == (1, 1)
+
+
 async def test_a_cronjob_runs_at_its_time(tmp_path: Path) -> None:
     async with cluster(tmp_path, nodes=1) as here:
         spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job("tick", ["true"])["spec"]}}

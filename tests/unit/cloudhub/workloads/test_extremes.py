@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloudhub.workloads import cronjobs, deployments, indexes, jobs, statefulsets
+from cloudhub.workloads import cronjobs, deployments, indexes, jobpolicies, jobs, statefulsets
 from kubeapi.clock import later
 from kubeapi.numbers import INT32_MAX, INT64_MAX, decimal
 from tests.support.workloads import NOW, ago, created, cronjob, deployment, job, statefulset
@@ -30,7 +30,7 @@ def test_a_job_of_two_thousand_million_indexes_starts_with_its_first() -> None:
     huge = job(spec={"completionMode": "Indexed", "completions": INT32_MAX, "parallelism": 2})
     huge.status.start_time = ago(1)
     made = created(jobs.plan(huge, [], NOW))
-    assert [jobs.index_of(pod) for pod in made] == [0, 1]
+    assert [jobpolicies.index_of(pod) for pod in made] == [0, 1]
 
 
 def test_deadlines_beyond_the_calendar_are_never_reached() -> None:

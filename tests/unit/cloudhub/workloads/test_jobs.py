@@ -9,7 +9,8 @@ import pytest
 
 from cloudhub.workloads import indexes
 from cloudhub.workloads.actions import Create, Delete, SetStatus, Update
-from cloudhub.workloads.jobs import TRACKING, condition, ended, plan
+from cloudhub.workloads.jobcounts import TRACKING
+from cloudhub.workloads.jobs import condition, ended, plan
 from kubeapi.core import Pod
 from kubeapi.workloads import Job
 from tests.support.workloads import NOW, ago, created, job, pod, said, status_of, steps
