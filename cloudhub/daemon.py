@@ -43,7 +43,7 @@ from kubeapi.meta import ObjectMeta
 from kubeapi.resources import REGISTRY
 from kubeapi.server.app import create_app, serve
 from kubeapi.server.auth import StaticTokens, User
-from kubeapi.server.builtins import ensure_priority_classes
+from kubeapi.server.builtins import ensure_priority_classes, ensure_roles
 from kubeapi.server.namespaces import DEFAULT_NAMESPACES
 from kubeapi.server.objects import StoreObjects
 from metastore.api import StoreError
@@ -97,6 +97,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         objects = StoreObjects(store, REGISTRY, world.clock, world.new_uid)
         await _namespaces(objects)
         await ensure_priority_classes(objects)
+        await ensure_roles(objects)
         pods, nodes = Mirror(objects, Pod), Mirror(objects, Node)
         namespaces = Mirror(objects, Namespace)
         lifecycle = NodeLifecycle(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
@@ -122,6 +123,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             logs=LinkLogs(link, backend.sessions),
             sources=LinkMetrics(link, backend.sessions, pods, nodes).sources(),
             token_key=keys.account_key,
+            enforce_rbac=settings.api.enforce_rbac,
         )
         port = await stack.enter_async_context(_serving(settings, keys, app))
         kubeconfig = _write_access(settings, keys, port)

@@ -23,6 +23,8 @@ class ApiSettings(Section):
     """0 = any free port; ready.json says which."""
     names: tuple[str, ...] = ()
     """Further host names and addresses for the server certificate."""
+    enforce_rbac: bool = False
+    """Otherwise every authenticated user may do everything, and `kubectl auth can-i` says what RBAC would allow."""
 
 
 class BrokerSettings(Section):

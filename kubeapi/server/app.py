@@ -14,8 +14,9 @@ from aiohttp import web
 
 from kubeapi import errors
 from kubeapi.errors import ApiError
-from kubeapi.server import about, auth, framing
+from kubeapi.server import about, auth, authorizing, caller, framing
 from kubeapi.server.auth import Authenticator, User
+from kubeapi.server.authorizing import Authorizer
 from kubeapi.server.computed import Sources
 from kubeapi.server.crds import CustomKinds
 from kubeapi.server.handlers import USER, Server
@@ -24,7 +25,7 @@ from kubeapi.server.logs import LogSource, NoLogs
 from kubeapi.server.namespaces import NamespaceJanitor
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.openapi import Documents
-from kubeapi.server.responses import failure
+from kubeapi.server.responses import failure, warnings
 from kubeapi.server.tokens import Tokens
 
 _log = logging.getLogger(__name__)
@@ -45,19 +46,22 @@ def create_app(
     logs: LogSource | None = None,
     sources: Sources | None = None,
     token_key: bytes | None = None,
+    enforce_rbac: bool = False,
 ) -> web.Application:
     """An application to `serve`. While it runs it also empties namespaces that are being deleted, and keeps the status
     of quotas and disruption budgets.
 
     `sources` make the objects of kinds that are not stored.
     `token_key` signs service accounts' tokens; without one, they are void when the application ends.
+    `enforce_rbac`: without it, every authenticated user may do everything.
     """
     tokens = Tokens(token_key or secrets.token_bytes(32), objects)
 
     async def identify(token: str) -> User | None:
         return authenticator.authenticate(token) or await tokens.authenticate(token)
 
-    server = Server(objects, logs or NoLogs(), tokens, identify, sources or {})
+    authorizer = Authorizer(objects, enforced=enforce_rbac)
+    server = Server(objects, logs or NoLogs(), tokens, identify, authorizer, sources or {})
     app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
     app[SERVER] = server
     about.add_routes(app, objects.registry, Documents(objects.registry))
@@ -127,8 +131,20 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
     user = await request.app[SERVER].identify(token) if token else None
     if user is None:
         raise errors.unauthorized()
+    authorizer = request.app[SERVER].authorizer
+    user = await authorizing.acting_as(
+        authorizer, user, request.headers, request.headers.getall("Impersonate-Group", [])
+    )
+    if authorizer.enforced:
+        path = request.rel_url.raw_path
+        await authorizer.require(user, authorizing.action_of(request.method, path, request.query))
     request[USER] = user
-    return await handler(request)
+    acting = caller.begin(user)
+    response = await handler(request)
+    if acting.warnings and not response.prepared:
+        for name, value in warnings(acting.warnings):
+            response.headers.add(name, value)
+    return response
 
 
 @asynccontextmanager

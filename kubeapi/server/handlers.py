@@ -31,8 +31,9 @@ from kubeapi.server import (
     selection,
 )
 from kubeapi.server.auth import Identify, User
+from kubeapi.server.authorizing import Authorizer
 from kubeapi.server.entities import Entity
-from kubeapi.server.extras import ExtraResource
+from kubeapi.server.extras import Asked, ExtraResource
 from kubeapi.server.logs import LogSource
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
@@ -61,6 +62,7 @@ class Server:
     logs: LogSource
     tokens: Tokens
     identify: Identify
+    authorizer: Authorizer
     sources: computed.Sources = field(default_factory=dict)
     """Of kinds that the store does not hold."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -233,7 +235,7 @@ class Server:
         if request.method != "POST":
             raise errors.method_not_allowed()
         review = bodies.parse_mapping(await request.read(), request.headers.get("Content-Type"), extra.kind)
-        status = await extra.answer(review, request[USER], self.identify)
+        status = await extra.answer(review, request[USER], Asked(self.identify, self.authorizer))
         identity = {"kind": extra.kind, "apiVersion": f"{extra.group}/{extra.version}", "metadata": {}}
         return answer(request, {**review, **identity, "status": status}, 201)
 
