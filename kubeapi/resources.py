@@ -16,7 +16,7 @@ from kubeapi.core import (
     Secret,
     ServiceAccount,
 )
-from kubeapi.kinds import apiextensions, apps, batch, metrics, network, policies, rbac, storage
+from kubeapi.kinds import apiextensions, apps, batch, metrics, network, policies, rbac, storage, verticalautoscaling
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
 _OBJECT_VERBS = ("get", "patch", "update")
@@ -173,6 +173,7 @@ _BUILT_IN: tuple[ResourceType[Any], ...] = (
     *policies.KINDS,
     *rbac.KINDS,
     *storage.KINDS,
+    *verticalautoscaling.KINDS,
 )
 
 CUSTOM_RESOURCE_DEFINITIONS = apiextensions.declaration(frozenset(item.key for item in _BUILT_IN))

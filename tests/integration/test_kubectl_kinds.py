@@ -53,6 +53,12 @@ _WRITTEN: dict[str, dict[str, Any]] = {
         "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/it"}}
     },
     "storage.k8s.io/v1 StorageClass": {"provisioner": "example.com/it"},
+    "autoscaling.k8s.io/v1 VerticalPodAutoscaler": {
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "it"},
+            "updatePolicy": {"updateMode": "InPlaceOrRecreate"},
+        }
+    },
     "v1 LimitRange": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}},
 }
 
@@ -81,6 +87,7 @@ _HEADERS = {
     "pvc": "NAME STATUS VOLUME CAPACITY ACCESS MODES STORAGECLASS VOLUMEATTRIBUTESCLASS AGE VOLUMEMODE",
     "pv": "NAME CAPACITY ACCESS MODES RECLAIM POLICY STATUS CLAIM STORAGECLASS "
     "VOLUMEATTRIBUTESCLASS REASON AGE VOLUMEMODE",
+    "vpa": "NAME MODE CPU MEM PROVIDED AGE",
     "sc": "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE",
 }
 
