@@ -135,7 +135,7 @@ def _json(value: Any) -> str:
 
 def ordered(fields: Fields) -> Fields:
     """As the server writes it."""
-    return {name: ordered(fields[name]) for name in sorted(fields)}
+    return {name: ordered(child) if (child := fields[name]) else child for name in sorted(fields)}
 
 
 def well_formed(fields: Any) -> bool:

@@ -9,6 +9,7 @@ an empty map are not written; an empty *object* that was given (`emptyDir: {}`) 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Annotated, Any, ClassVar, Self
 
 import orjson
@@ -86,7 +87,7 @@ class KubeModel(BaseModel):
             value = values[name]
             if value is None or (omit_empty and not value):
                 continue
-            data[alias] = _plain(value)
+            data[alias] = value if type(value) in _ATOMS else _plain(value)
         for name, value in (self.__pydantic_extra__ or {}).items():
             if value is not None:
                 data[name] = _plain(value)
@@ -106,8 +107,14 @@ class KubeModel(BaseModel):
         return cls.model_validate(orjson.loads(data))
 
     def copied(self) -> Self:
-        """A deep copy that may be changed freely."""
-        return self.model_copy(deep=True)
+        """A deep copy that may be changed freely. (pydantic's own remembers each part, in case it is there twice: these
+        are trees.)"""
+        copy = type(self).__new__(type(self))
+        object.__setattr__(copy, "__dict__", _copied_items(self.__dict__))
+        object.__setattr__(copy, "__pydantic_fields_set__", set(self.__pydantic_fields_set__))
+        object.__setattr__(copy, "__pydantic_extra__", _copied(self.__pydantic_extra__))
+        object.__setattr__(copy, "__pydantic_private__", _copied(self.__pydantic_private__))
+        return copy
 
     @classmethod
     def wire_fields(cls) -> tuple[tuple[str, str, bool], ...]:
@@ -141,16 +148,35 @@ def _shared(value: Any, validated: Callable[[Any], Any]) -> Any:
     return validated(value)
 
 
+_ATOMS = frozenset({str, int, bool, float, type(None)})
+"""Types of values that need no copy; exactly these, for whatever derives from them may be more."""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, KubeModel):
         return value.to_dict()
     if isinstance(value, ManagedFields):
         return value
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [item if type(item) in _ATOMS else _plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: item if type(item) in _ATOMS else _plain(item) for key, item in value.items()}
     return value
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind in _ATOMS or kind is ManagedFields:
+        return value
+    if kind is dict:
+        return _copied_items(value)
+    if kind is list:
+        return [item if type(item) in _ATOMS else _copied(item) for item in value]
+    return value.copied() if isinstance(value, KubeModel) else deepcopy(value)
+
+
+def _copied_items(items: dict[str, Any]) -> dict[str, Any]:
+    return {key: item if type(item) in _ATOMS else _copied(item) for key, item in items.items()}
 
 
 class OwnerReference(KubeModel):

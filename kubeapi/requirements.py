@@ -7,6 +7,7 @@ server does when it defaults an object.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -25,8 +26,17 @@ def _resource_list(value: Any) -> Any:
 def _amount(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value
-    return str(quantity.parse(str(value).strip()).rounded(-3))
+    text = str(value)
+    return _canonical(text) if len(text) <= _USUAL else _canonical.__wrapped__(text)
 
+
+@lru_cache(1024)
+def _canonical(text: str) -> str:
+    return str(quantity.parse(text.strip()).rounded(-3))
+
+
+_USUAL = 32
+"""Characters of an amount that is worth remembering: the same few come again and again."""
 
 ResourceList = Annotated[dict[str, str], BeforeValidator(_resource_list)]
 """Resource name to canonical quantity."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -43,7 +43,7 @@ class Admission:
             return
         form = virtualmachineform.form_of(obj)
         admission.apply_limit_defaults(obj, await self._limit_ranges(obj))
-        podclasses.apply_priority(obj, (await self._objects.list(PriorityClass)).items)
+        podclasses.apply_priority(obj, await self._all(PriorityClass))
         podclasses.apply_runtime(obj, await self._found(RuntimeClass, obj.spec.runtime_class_name))
         virtualmachineform.realign(obj, form)
 
@@ -72,7 +72,7 @@ class Admission:
             yield
             return
         async with self.locked(namespace):
-            page = await self._objects.page(resource, namespace)
+            page = await self._objects.page(resource, namespace, known=True)
             held = [entity.obj for entity in page.entities]
             for quota in found:
                 quotas.check(quota, resource, new, old, quotas.total(quota, resource, held))
@@ -83,11 +83,17 @@ class Admission:
         return self._locks.setdefault(namespace, asyncio.Lock())
 
     async def _quotas(self, resource: ResourceType[Any], namespace: str) -> list[ResourceQuota]:
-        listed = (await self._objects.list(ResourceQuota, namespace)).items
-        return [quota for quota in listed if quotas.bounded(resource, quota.spec.hard)]
+        return [
+            quota for quota in await self._all(ResourceQuota, namespace) if quotas.bounded(resource, quota.spec.hard)
+        ]
 
-    async def _limit_ranges(self, pod: Pod) -> tuple[LimitRange, ...]:
-        return (await self._objects.list(LimitRange, pod.metadata.namespace)).items
+    async def _limit_ranges(self, pod: Pod) -> Sequence[LimitRange]:
+        return await self._all(LimitRange, pod.metadata.namespace)
+
+    async def _all(self, model: type[M], namespace: str | None = None) -> Sequence[M]:
+        """Read only: what it gives is shared. The request has read already, and so has refreshed what is known."""
+        page = await self._objects.page(self._objects.registry.of(model), namespace, known=True)
+        return [entity.obj for entity in page.entities]
 
     async def _found(self, model: type[M], name: str | None) -> M | None:
         if not name:

@@ -154,8 +154,8 @@ class Server:
         body, kind = await request.read(), request.headers.get("Content-Type")
         obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
         by = _writer(request, options)
-        stored = await self.objects.create_object(resource, obj, dry_run=options.dry_run, by=by)
-        return self._object(request, resource, stored, 201, notes)
+        stored = await self.objects.insert(resource, obj, dry_run=options.dry_run, by=by)
+        return self._entity(request, resource, stored, 201, notes)
 
     async def update(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         options = queries.write_options(request.query)
@@ -164,8 +164,8 @@ class Server:
         obj, notes = bodies.parse_object(resource, target, body, kind, options.field_validation)
         bodies.check_name(obj, target)
         by, sub = _writer(request, options), target.subresource
-        stored = await self.objects.replace_object(resource, obj, sub, dry_run=options.dry_run, by=by)
-        return self._object(request, resource, stored, 200, notes)
+        stored = await self.objects.replace(resource, obj, sub, dry_run=options.dry_run, by=by)
+        return self._entity(request, resource, stored, 200, notes)
 
     async def patch(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         options = queries.write_options(request.query)
@@ -174,14 +174,14 @@ class Server:
         ownership.check_patch_options(options.manager, apply=is_apply, force=options.force)
         if is_apply:
             apply = applying.parse(resource, target, body, options, timestamp(self.objects.clock.now()))
-            stored, made = await applying.run(self.objects, apply)
-            return self._object(request, resource, stored, 201 if made else 200, [])
+            applied, made = await applying.run(self.objects, apply)
+            return self._object(request, resource, applied, 201 if made else 200, [])
         patch = patching.Patch(kind, body, options.field_validation)
         by, sub = _writer(request, options), target.subresource
-        stored = await self.objects.change(
+        stored = await self.objects.edit(
             resource, target.namespace, target.name, patch.apply, sub, dry_run=options.dry_run, by=by
         )
-        return self._object(request, resource, stored, 200, patch.warnings)
+        return self._entity(request, resource, stored, 200, patch.warnings)
 
     async def delete(self, request: web.Request, resource: Kind, target: Target) -> web.StreamResponse:
         body, kind = await request.read(), request.headers.get("Content-Type")
@@ -225,7 +225,12 @@ class Server:
     def _object(
         self, request: web.Request, resource: Kind, obj: KubeObject, status: int, notes: Sequence[str]
     ) -> web.StreamResponse:
-        data = self._renderer(request, resource).one(Entity.of_object(resource, obj))
+        return self._entity(request, resource, Entity.of_object(resource, obj), status, notes)
+
+    def _entity(
+        self, request: web.Request, resource: Kind, entity: Entity[Any], status: int, notes: Sequence[str]
+    ) -> web.StreamResponse:
+        data = self._renderer(request, resource).one(entity)
         response = answer(request, data, status, as_yaml=accepted(request).yaml)
         for name, value in warnings(notes):
             response.headers.add(name, value)

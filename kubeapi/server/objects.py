@@ -124,19 +124,28 @@ class StoreObjects:
 
     # Reading
 
-    async def read(self, resource: ResourceType[T], namespace: str | None, name: str) -> Entity[T]:
-        """Raises ApiError 404."""
+    async def read(
+        self, resource: ResourceType[T], namespace: str | None, name: str, *, known: bool = False
+    ) -> Entity[T]:
+        """`known` as in metastore.api.Store.get. Raises ApiError 404."""
         with _store_errors():
-            row = await self.store.get(key_of(resource, namespace, name))
+            row = await self.store.get(key_of(resource, namespace, name), known=known)
         if row is None:
             raise errors.not_found(resource.plural, name, resource.group)
         return self.entities.of(resource, row)
 
-    async def page(self, resource: ResourceType[T], namespace: str | None = None, *, at: int | None = None) -> Page[T]:
+    async def page(
+        self,
+        resource: ResourceType[T],
+        namespace: str | None = None,
+        *,
+        at: int | None = None,
+        known: bool = False,
+    ) -> Page[T]:
         """All objects of a kind, as they are or as they were. Raises metastore.api.Compacted if that past is gone."""
         scope = namespace or None if resource.namespaced else None
         with _store_errors(passing=Compacted):
-            listing = await self.store.list(resource.key, scope, at=at)
+            listing = await self.store.list(resource.key, scope, at=at, known=known)
         return Page(self.entities.page(resource, scope, listing.rows), listing.revision)
 
     def open_watch(self, resource: ResourceType[Any], after: int) -> Watch:
@@ -160,7 +169,12 @@ class StoreObjects:
 
         `by` is the manager who writes; None = `obj` says itself who owns what (an apply).
         """
-        obj = obj.copied()
+        return (await self.insert(resource, obj.copied(), dry_run=dry_run, by=by)).copied()
+
+    async def insert(
+        self, resource: ResourceType[T], obj: T, *, dry_run: bool = False, by: str | None = ownership.INTERNAL
+    ) -> Entity[T]:
+        """As `create_object`, but `obj` is given away and what was stored is shared."""
         if obj.metadata.resource_version:
             raise errors.bad_request("resourceVersion should not be set on objects to be created")
         if resource.namespaced:
@@ -172,13 +186,13 @@ class StoreObjects:
             if prefix:
                 obj.metadata.name = generated_name(prefix, self._new_uid())
             try:
-                return await self._insert(resource, obj.copied(), dry_run, by)
+                return await self._insert(resource, obj.copied() if prefix else obj, dry_run, by)
             except ApiError as error:
                 if not prefix or error.reason != "AlreadyExists" or attempt == _NAME_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert(self, resource: ResourceType[T], obj: T, dry_run: bool, by: str | None) -> T:
+    async def _insert(self, resource: ResourceType[T], obj: T, dry_run: bool, by: str | None) -> Entity[T]:
         meta, now = obj.metadata, timestamp(self.clock.now())
         meta.uid = self._new_uid()
         meta.creation_timestamp = now
@@ -195,26 +209,25 @@ class StoreObjects:
             try:
                 async with self.admission.reserving(resource, "", obj, None):
                     if not dry_run:
-                        stored = self._stored(resource, await self._commit_one(put))
-                        await self._recheck_namespace(resource, stored)
+                        stored = await self._commit_one(resource, put)
+                        await self._recheck_namespace(resource, stored.row)
                         return stored
                     taken = await self.store.get(put.key)
             except Conflict as error:
                 raise errors.already_exists(resource.plural, meta.name, resource.group) from error
         if taken:
             raise errors.already_exists(resource.plural, meta.name, resource.group)
-        return obj
+        return Entity.of_object(resource, obj)
 
-    async def _recheck_namespace(self, resource: ResourceType[T], obj: T) -> None:
+    async def _recheck_namespace(self, resource: ResourceType[T], row: Row) -> None:
         """A namespace that went while this was written took no notice of it: take it back. Raises ApiError 404."""
         if not resource.namespaced:
             return
         try:
-            await self.read(self.registry.of(Namespace), None, obj.metadata.namespace or "")
+            await self.read(self.registry.of(Namespace), None, row.key.namespace, known=True)
         except ApiError as error:
             if error.code == 404:
-                key = key_of(resource, obj.metadata.namespace, obj.metadata.name)
-                await self.store.commit(Delete(key, uid=obj.metadata.uid, missing_ok=True))
+                await self.store.commit(Delete(row.key, uid=row.uid, missing_ok=True))
             raise
 
     async def _require_namespace(self, resource: ResourceType[T], obj: T) -> None:
@@ -243,13 +256,25 @@ class StoreObjects:
         by: str = ownership.INTERNAL,
     ) -> T:
         """PUT: `obj` in place of what is there. A resourceVersion or UID that is set must match (409)."""
+        return (await self.replace(resource, obj, subresource, dry_run=dry_run, by=by)).copied()
+
+    async def replace(
+        self,
+        resource: ResourceType[T],
+        obj: T,
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: str = ownership.INTERNAL,
+    ) -> Entity[T]:
+        """As `replace_object`; what was stored is shared."""
 
         def instead(current: T) -> T:
             preparing.check_identity(resource, obj, current)
             return obj.copied()
 
         meta = obj.metadata
-        return await self.change(resource, meta.namespace, meta.name, instead, subresource, dry_run=dry_run, by=by)
+        return await self.edit(resource, meta.namespace, meta.name, instead, subresource, dry_run=dry_run, by=by)
 
     async def change(
         self,
@@ -263,6 +288,22 @@ class StoreObjects:
         by: str | None = ownership.INTERNAL,
         through: str = "",
     ) -> T:
+        """As `edit`; the answer belongs to the caller."""
+        changed = await self.edit(resource, namespace, name, edit, subresource, dry_run=dry_run, by=by, through=through)
+        return changed.copied()
+
+    async def edit(
+        self,
+        resource: ResourceType[T],
+        namespace: str | None,
+        name: str,
+        edit: Callable[[T], T],
+        subresource: str = "",
+        *,
+        dry_run: bool = False,
+        by: str | None = ownership.INTERNAL,
+        through: str = "",
+    ) -> Entity[T]:
         """Read, edit, admit, write; again from the start when another writer came between.
 
         `edit` gets a private copy and returns the wish. A wish whose resourceVersion is not the current one is a
@@ -278,25 +319,21 @@ class StoreObjects:
                 resource, subresource, wish, entity, Author(by, timestamp(self.clock.now()), through)
             )
             await self.admission.admit(subresource, new, old)
-            value = encode(new)
-            if value == entity.row.value:
-                new.metadata.resource_version = old.metadata.resource_version
-                return new
+            value, row = encode(new), entity.row
+            if value == row.value:
+                return entity
+            op: Op = Put(row.key, row.uid, value, row.revision)
+            if deletion.released(new):
+                op = Delete(row.key, expect=row.revision, uid=row.uid)
             try:
                 async with self.admission.reserving(resource, subresource, new, old):
                     if dry_run:
-                        new.metadata.resource_version = old.metadata.resource_version
-                        return new
+                        return Entity(resource, Row(row.key, row.uid, row.revision, row.created, value))
                     with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
-                        return self._stored(resource, await self._commit_one(self._write(resource, new, entity.row)))
+                        return await self._commit_one(resource, op)
             except (Conflict, NotFound, UidMismatch):
                 continue
         raise errors.conflict(resource.plural, name, group=resource.group)
-
-    def _write(self, resource: ResourceType[T], new: T, row: Row) -> Op:
-        if deletion.released(new):
-            return Delete(row.key, expect=row.revision, uid=row.uid)
-        return Put(row.key, row.uid, encode(new), row.revision)
 
     async def bind_pod(self, namespace: str, name: str, target: binding.Target, *, dry_run: bool = False) -> None:
         """Raises ApiError 404, 409."""
@@ -322,19 +359,16 @@ class StoreObjects:
                 op = Delete(row.key, expect=row.revision, uid=row.uid)
             try:
                 with _store_errors(passing=(Conflict, NotFound, UidMismatch)):
-                    change = await self._commit_one(op)
+                    stored = await self._commit_one(resource, op)
             except (Conflict, NotFound, UidMismatch):
                 continue
-            return Deleted(self._stored(resource, change), gone=verdict is Verdict.REMOVE)
+            return Deleted(stored.copied(), gone=verdict is Verdict.REMOVE)
         raise errors.conflict(resource.plural, name, group=resource.group)
 
-    async def _commit_one(self, op: Op) -> Change:
+    async def _commit_one(self, resource: ResourceType[T], op: Op) -> Entity[T]:
         if isinstance(op, Put) and len(op.value) > framing.MAX_STORED:
             raise errors.too_large(f"limit is {framing.MAX_STORED}")
-        return (await self.store.commit(op)).changes[0]
-
-    def _stored(self, resource: ResourceType[T], change: Change) -> T:
-        return self.entities.of(resource, change.row).copied()
+        return self.entities.of(resource, (await self.store.commit(op)).changes[0].row)
 
 
 @contextmanager

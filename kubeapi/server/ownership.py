@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from kubeapi import errors, fields, managedfields
@@ -26,10 +27,15 @@ def created(resource: ResourceType[Any], new: KubeObject, by: str, now: str) -> 
     backup) keeps them."""
     given = new.metadata.managed_fields
     entries = managedfields.decode(given) if managedfields.is_usable(given) else ()
-    empty = type(new)().to_dict()
+    empty = _empty(type(new))
     who = Manager(by, resource.api_version)
     found = managedfields.update(empty, new.to_dict(), entries, who, endpoint(resource, ""), now)
     return ManagedFields(managedfields.encode(found))
+
+
+@lru_cache(256)
+def _empty(model: type[KubeObject]) -> Data:
+    return model().to_dict()
 
 
 def updated(

@@ -7,6 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kubeapi.core import ConfigMap, Event, Pod
 from kubeapi.resource import ResourceType
@@ -15,6 +17,10 @@ from kubeapi.server.entities import Entities, Entity, encode
 from metastore.api import Key, Row
 
 PODS: ResourceType[Any] = REGISTRY.of(Pod)
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
 
 
 def row(value: bytes, revision: int = 7, name: str = "web") -> Row:
@@ -72,3 +78,33 @@ def test_a_page_is_made_once_and_pages_are_bounded() -> None:
         assert entities._paged == sum(len(held) for held, _ in entities._pages.values()) <= 4
     assert len(entities.page(PODS, "large", tuple(row(b"{}", n) for n in range(1, 9)))) == 8
     assert entities._paged <= 4
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), _nested, max_leaves=12))
+def test_a_copy_is_equal_and_shares_nothing_that_changes(extra: Any) -> None:
+    """Undeclared fields included; entries of managedFields are shared, since nobody changes them."""
+    container = {"name": "c", "env": [{"name": "A", "value": "1"}], "resources": {"limits": {"cpu": "0.5"}}}
+    meta = {"name": "web", "labels": {"a": "b"}, "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}
+    first = Pod.from_dict({"metadata": meta, "spec": {"containers": [container], "beyond": extra}, "also": extra})
+    before, copy = first.to_dict(), first.copied()
+    assert copy == first
+    assert copy.to_dict() == before
+    assert copy.model_fields_set == first.model_fields_set
+    copy.metadata.labels["a"] = "c"
+    copy.spec.containers[0].resources = None
+    (copy.spec.model_extra or {})["beyond"] = "else"
+    _spoil((copy.model_extra or {}).get("also"))
+    copy.metadata.name = ""
+    assert first.to_dict() == before
+    assert copy.metadata.managed_fields is first.metadata.managed_fields
+
+
+def _spoil(value: Any) -> None:
+    if isinstance(value, dict):
+        for item in value.values():
+            _spoil(item)
+        value["spoilt"] = True
+    elif isinstance(value, list):
+        for item in value:
+            _spoil(item)
+        value.append("spoilt")
