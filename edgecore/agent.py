@@ -73,7 +73,10 @@ class Agent:
         """Until cancelled. Raises metastore.api.StoreError when the store cannot be opened."""
         state = self._settings.state_dir
         async with AsyncExitStack() as stack:
-            store = await open_store(state / STORE_FILE, inline=self._parts.inline_store, new_id=self._parts.new_id)
+            # The book holds what is read again and again; a second copy would only take memory.
+            store = await open_store(
+                state / STORE_FILE, inline=self._parts.inline_store, cache_bytes=0, new_id=self._parts.new_id
+            )
             stack.push_async_callback(store.close)
             installation = _installation(state / INSTALLATION_FILE, self._parts.new_id)
             runtime = self._parts.open_runtime(installation)
