@@ -204,6 +204,11 @@ def too_many_requests(message: str, retry_after: int = 1) -> ApiError:
     return ApiError(429, "TooManyRequests", message, {"retryAfterSeconds": retry_after})
 
 
+def timeout(message: str) -> ApiError:
+    """504: what was asked for took too long."""
+    return ApiError(504, "Timeout", f"Timeout: {message}")
+
+
 def unavailable(message: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
 

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from kubeapi import errors
 from kubeapi.errors import ApiError
-from kubeapi.server import about, auth, authorizing, caller, framing
+from kubeapi.server import about, auth, authorizing, bounds, caller, framing
 from kubeapi.server.auth import Authenticator, User
 from kubeapi.server.authorizing import Authorizer
 from kubeapi.server.computed import Sources
@@ -33,7 +34,8 @@ _log = logging.getLogger(__name__)
 _OPEN = frozenset({"healthz", "livez", "readyz", "version"})
 """First parts of paths that are answered to anybody."""
 _SHUTDOWN_SECONDS = 5.0
-_MAX_HEADER = 16 * 1024
+_MAX_HEADER = 64 * 1024
+"""Bytes of a URL (selectors may be long), or of one header."""
 
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)
@@ -62,8 +64,9 @@ def create_app(
 
     authorizer = Authorizer(objects, enforced=enforce_rbac)
     server = Server(objects, logs or NoLogs(), tokens, identify, authorizer, sources or {})
-    app = web.Application(middlewares=[_errors, _authenticated], client_max_size=framing.MAX_BODY)
+    app = web.Application(middlewares=_MIDDLEWARES, client_max_size=framing.MAX_BODY)
     app[SERVER] = server
+    app[bounds.LOAD] = bounds.Load()
     about.add_routes(app, objects.registry, Documents(objects.registry))
     app.router.add_route("*", "/{path:.*}", server.dispatch)
     app.cleanup_ctx.append(_custom_kinds(CustomKinds(objects)))
@@ -125,7 +128,7 @@ async def _errors(request: web.Request, handler: Next) -> web.StreamResponse:
 
 @web.middleware
 async def _authenticated(request: web.Request, handler: Next) -> web.StreamResponse:
-    if request.path.split("/")[1] in _OPEN:
+    if request.path.strip("/").partition("/")[0] in _OPEN:
         return await handler(request)
     token = auth.bearer_token(request.headers.get("Authorization"))
     user = await request.app[SERVER].identify(token) if token else None
@@ -147,6 +150,22 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
     return response
 
 
+def _quiet_logger() -> logging.Logger:
+    """What clients send that is no HTTP is their fault, answered with 400, and no reason to fill the log."""
+    logger = logging.getLogger(f"{__name__}.http")
+    logger.addFilter(_not_the_clients_fault)
+    return logger
+
+
+def _not_the_clients_fault(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
+
+
+_MIDDLEWARES = (bounds.sent, _errors, _authenticated, bounds.bounded)
+"""From the outside in: a body is read only for those who are known."""
+
+
 @asynccontextmanager
 async def serve(
     app: web.Application, host: str = "127.0.0.1", port: int = 0, ssl_context: ssl.SSLContext | None = None
@@ -155,8 +174,11 @@ async def serve(
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=_quiet_logger(),
         handle_signals=False,
         shutdown_timeout=_SHUTDOWN_SECONDS,
+        keepalive_timeout=bounds.IDLE_SECONDS,
+        lingering_time=bounds.LINGER_SECONDS,
         max_line_size=_MAX_HEADER,
         max_field_size=_MAX_HEADER,
         auto_decompress=True,
