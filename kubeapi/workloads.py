@@ -13,6 +13,7 @@ from kubeapi.core import ObjectReference, PodSpec
 from kubeapi.jobpolicies import PodFailurePolicy, SuccessPolicy
 from kubeapi.labelselector import LabelSelector
 from kubeapi.meta import Condition, KubeModel, KubeObject, ObjectMeta
+from kubeapi.storage import PersistentVolumeClaim
 
 APPS = "apps"
 BATCH = "batch"
@@ -160,7 +161,7 @@ class StatefulSetSpec(KubeModel):
     replicas: int | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
-    volume_claim_templates: list[dict[str, Any]] = Field(default_factory=list)
+    volume_claim_templates: list[PersistentVolumeClaim] = Field(default_factory=list)
     service_name: str = ""
     pod_management_policy: str | None = None
     """`OrderedReady` or `Parallel`."""

@@ -12,9 +12,19 @@ from cloudhub.workloads.cluster import Cluster, controller_of
 from cloudhub.workloads.controller import Context, Kind
 from kubeapi.core import Node, Pod
 from kubeapi.meta import KubeObject
+from kubeapi.storage import PersistentVolumeClaim
 from kubeapi.workloads import ControllerRevision, CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 
-WATCHED: tuple[type[Any], ...] = (Deployment, ReplicaSet, DaemonSet, StatefulSet, ControllerRevision, Job, CronJob)
+WATCHED: tuple[type[Any], ...] = (
+    Deployment,
+    ReplicaSet,
+    DaemonSet,
+    StatefulSet,
+    ControllerRevision,
+    Job,
+    CronJob,
+    PersistentVolumeClaim,
+)
 """Beside pods and nodes."""
 OWNED: tuple[type[Any], ...] = (Pod, ReplicaSet, ControllerRevision, Job)
 
@@ -51,7 +61,28 @@ def _statefulset(statefulset: StatefulSet, context: Context) -> Plan:
         cluster.owned(ControllerRevision, statefulset),
         _names(cluster, ControllerRevision, statefulset),
         context.now,
+        _claims(cluster, statefulset),
     )
+
+
+def _claims(cluster: Cluster, statefulset: StatefulSet) -> dict[str, PersistentVolumeClaim]:
+    if not statefulset.spec.volume_claim_templates:
+        return {}
+    namespace = statefulset.metadata.namespace or ""
+    items = cluster.mirror(PersistentVolumeClaim).items
+    return {name: claim for (space, name), claim in items.items() if space == namespace}
+
+
+def _set_of_claim(cluster: Cluster, claim: PersistentVolumeClaim) -> Sequence[Identity]:
+    """By its name: template, set, number."""
+    namespace, name = claim.metadata.namespace or "", claim.metadata.name
+    sets = cluster.mirror(StatefulSet).items
+    return [
+        key
+        for key, item in sets.items()
+        if key[0] == namespace
+        and any(name.startswith(f"{t.metadata.name}-{key[1]}-") for t in item.spec.volume_claim_templates)
+    ]
 
 
 def _job(job: Job, context: Context) -> Plan:
@@ -90,7 +121,14 @@ KINDS: tuple[Kind[Any], ...] = (
     Kind(Deployment, "deployment-controller", _deployment, (ReplicaSet,), _selects, {Pod: _deployment_of}),
     Kind(ReplicaSet, "replicaset-controller", _replicaset, (Pod,), _selects),
     Kind(DaemonSet, "daemonset-controller", _daemonset, (Pod, ControllerRevision), _selects, {Node: _every_daemonset}),
-    Kind(StatefulSet, "statefulset-controller", _statefulset, (Pod, ControllerRevision), _selects),
+    Kind(
+        StatefulSet,
+        "statefulset-controller",
+        _statefulset,
+        (Pod, ControllerRevision),
+        _selects,
+        {PersistentVolumeClaim: _set_of_claim},
+    ),
     Kind(Job, "job-controller", _job, (Pod,), _selects),
     Kind(CronJob, "cronjob-controller", _cronjob, (Job,)),
 )

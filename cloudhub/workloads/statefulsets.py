@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
+from types import MappingProxyType
 
-from cloudhub.workloads import pods, revisions
+from cloudhub.workloads import claims, pods, revisions
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus
+from cloudhub.workloads.claims import Claims
 from cloudhub.workloads.revisions import HASH_LABEL
 from kubeapi.core import Pod
 from kubeapi.numbers import decimal
@@ -39,8 +41,10 @@ def plan(
     owned: Sequence[ControllerRevision],
     taken: frozenset[str],
     now: datetime,
+    held: Claims = MappingProxyType({}),
 ) -> Plan:
-    """`candidates`: the namespace's pods that are its own, or nobody's; `owned`, `taken`: see `revisions.plan`."""
+    """`candidates`: the namespace's pods that are its own, or nobody's; `owned`, `taken`: see `revisions.plan`; `held`:
+    the namespace's volume claims."""
     named = [pod for pod in candidates if ordinal(statefulset, pod) is not None]
     claim = pods.claim(statefulset, statefulset.spec.selector, named)
     if claim.actions:
@@ -61,7 +65,7 @@ def plan(
     if not statefulset.metadata.deletion_timestamp:
         actions += found.actions
         # By the counts of now: by those stored, a pod just deleted for the update would come back as it was.
-        actions += _steps(changed, mine, versions, now)
+        actions += _steps(changed, mine, versions, held, now)
     rests = [pods.rest_left([pod], now) or None for pod in mine if pods.failed(pod)]
     return Plan(tuple(actions), pods.sooner(pods.next_available(mine, spec.min_ready_seconds, now), *rests))
 
@@ -78,17 +82,32 @@ def _range(statefulset: StatefulSet) -> range:
     return range(start, start + (1 if spec.replicas is None else spec.replicas))
 
 
-def _steps(statefulset: StatefulSet, mine: Sequence[Pod], versions: _Versions, now: datetime) -> list[Action]:
+def _steps(
+    statefulset: StatefulSet, mine: Sequence[Pod], versions: _Versions, held: Claims, now: datetime
+) -> list[Action]:
     by_ordinal = {ordinal(statefulset, pod): pod for pod in mine}
     wanted = _range(statefulset)
     condemned = sorted((pod for pod in mine if ordinal(statefulset, pod) not in wanted), key=_number, reverse=True)
+    # Before a pod goes its claims must know whose they are.
+    owners = claims.owners(statefulset, mine, condemned, held)
+    return owners or _pods(statefulset, by_ordinal, condemned, versions, held, now)
+
+
+def _pods(
+    statefulset: StatefulSet,
+    by_ordinal: dict[int | None, Pod],
+    condemned: Sequence[Pod],
+    versions: _Versions,
+    held: Claims,
+    now: datetime,
+) -> list[Action]:
     if statefulset.spec.pod_management_policy == "Parallel":
-        places = _places(statefulset, by_ordinal, versions, now)
-        steps = list(islice((step for step in places if step is not None), _BURST))
+        places = _places(statefulset, by_ordinal, versions, held, now)
+        steps = list(islice(chain.from_iterable(step for step in places if step is not None), _BURST))
         steps += [Delete(pod, _deleted(statefulset)) for pod in condemned if not pod.metadata.deletion_timestamp]
         return steps + _update(statefulset, by_ordinal, versions, now)
-    for step in _places(statefulset, by_ordinal, versions, now, ordered=True):
-        return [] if step is None else [step]
+    for step in _places(statefulset, by_ordinal, versions, held, now, ordered=True):
+        return step or []
     if condemned:
         last = condemned[0]
         return [] if last.metadata.deletion_timestamp else [Delete(last, _deleted(statefulset))]
@@ -99,20 +118,23 @@ def _places(
     statefulset: StatefulSet,
     by_ordinal: dict[int | None, Pod],
     versions: _Versions,
+    held: Claims,
     now: datetime,
     *,
     ordered: bool = False,
-) -> Iterator[Action | None]:
+) -> Iterator[list[Action] | None]:
     """For each ordinal that is not as it should be: what to do, or None where only waiting helps."""
     for number in _range(statefulset):
         pod = by_ordinal.get(number)
         if pod is None:
-            yield Create(_pod(statefulset, number, versions), _created(statefulset))
+            made = _pod(statefulset, number, versions)
+            first = claims.before(statefulset, made.metadata.name, held)
+            yield None if first is None else [*first, Create(made, _created(statefulset))]
         elif pod.metadata.deletion_timestamp:
             yield None
         elif pods.finished(pod):
             rests = pods.failed(pod) and pods.rest_left([pod], now)
-            yield None if rests else Delete(pod, _deleted(statefulset))
+            yield None if rests else [Delete(pod, _deleted(statefulset))]
         elif ordered and not pods.available(pod, statefulset.spec.min_ready_seconds, now):
             yield None
 
@@ -178,6 +200,7 @@ def _pod(statefulset: StatefulSet, number: int, versions: _Versions) -> Pod:
     pod.metadata.labels |= {POD_NAME_LABEL: name, INDEX_LABEL: str(number), HASH_LABEL: _name(revision)}
     pod.spec.hostname = name
     pod.spec.subdomain = statefulset.spec.service_name or None
+    claims.mount(statefulset, pod)
     return pod
 
 

@@ -30,10 +30,12 @@ from kubeapi.workloads import (
     ControllerRevision,
     DaemonSet,
     Deployment,
+    PodTemplateSpec,
     ReplicaSet,
     RollingUpdate,
     StatefulSet,
     StatefulSetRollingUpdate,
+    StatefulSetSpec,
 )
 
 Selecting = Deployment | ReplicaSet | DaemonSet
@@ -300,6 +302,9 @@ def default_stateful_set(obj: StatefulSet) -> None:
     if strategy.type == "RollingUpdate":
         rolling = strategy.rolling_update = strategy.rolling_update or StatefulSetRollingUpdate()
         rolling.partition = rolling.partition or 0
+    for claim in spec.volume_claim_templates:
+        claim.spec.volume_mode = claim.spec.volume_mode or "Filesystem"
+        claim.status.phase = claim.status.phase or "Pending"
     policy = spec.persistent_volume_claim_retention_policy or ClaimRetentionPolicy()
     policy.when_deleted = policy.when_deleted or "Retain"
     policy.when_scaled = policy.when_scaled or "Retain"
@@ -328,7 +333,19 @@ def validate_stateful_set(obj: StatefulSet) -> Sequence[Cause]:
     causes += non_negative("spec.replicas", spec.replicas)
     causes += non_negative("spec.minReadySeconds", spec.min_ready_seconds)
     causes += non_negative("spec.ordinals.start", spec.ordinals.start if spec.ordinals else None)
-    return [*causes, *templates.validate_selected(spec.template, spec.selector, "spec", "statefulset", "StatefulSet")]
+    template = _with_claims(spec)
+    return [*causes, *templates.validate_selected(template, spec.selector, "spec", "statefulset", "StatefulSet")]
+
+
+def _with_claims(spec: StatefulSetSpec) -> PodTemplateSpec:
+    """What its containers mount may be a claim that each pod gets of its own."""
+    own = {volume.get("name") for volume in spec.template.spec.volumes}
+    extra = [item.metadata.name for item in spec.volume_claim_templates if item.metadata.name not in own]
+    if not extra:
+        return spec.template
+    template = spec.template.copied()
+    template.spec.volumes += [{"name": name} for name in dict.fromkeys(extra)]
+    return template
 
 
 def _stateful_update(new: StatefulSet, old: StatefulSet) -> Sequence[Cause]:

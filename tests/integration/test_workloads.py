@@ -15,6 +15,7 @@ from typing import Any
 from edgelab.kubectl import Kubectl, find_kubectl
 from kubeapi.core import Node, Pod
 from kubeapi.meta import KubeObject
+from kubeapi.storage import PersistentVolumeClaim
 from kubeapi.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 from tests.support.boxes import Box
 from tests.support.hub import Lab, in_memory, lab, until
@@ -235,6 +236,31 @@ async def test_a_statefulset_in_order(tmp_path: Path) -> None:
             return [pod.metadata.name for pod in await here.pods("db")] == ["db-0"]
 
         await until(one, "the highest ordinals go")
+
+
+async def test_a_statefulset_s_claims_stay_or_go_as_it_says(tmp_path: Path) -> None:
+    async with cluster(tmp_path, nodes=1) as here:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        made = template("disks", FOREVER)
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+        claims = {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": spec}], "serviceName": "disks"}
+        policy = {"whenDeleted": "Delete", "whenScaled": "Delete"}
+        more = claims | {"template": made, "persistentVolumeClaimRetentionPolicy": policy}
+        await here.create(workload("StatefulSet", "disks", replicas=2, **more))
+        await here.rolled_out("statefulset/disks")
+
+        async def held(*names: str) -> bool:
+            return await here.names(PersistentVolumeClaim) == list(names)
+
+        assert await held("data-disks-0", "data-disks-1")
+        assert "data-disks-1" in await here.kubectl.ok("describe", "pod", "disks-1")
+        await here.kubectl.ok("scale", "statefulset/disks", "--replicas=1")
+        await until(lambda: held("data-disks-0"), "the second claim goes with its pod")
+        await here.kubectl.ok("scale", "statefulset/disks", "--replicas=2")
+        await here.rolled_out("statefulset/disks")
+        assert await held("data-disks-0", "data-disks-1")
+        await here.kubectl.ok("delete", "statefulset", "disks")
+        await until(held, "all go with the set")
 
 
 async def test_jobs_end_well_and_badly(tmp_path: Path) -> None:
