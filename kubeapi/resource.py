@@ -147,6 +147,8 @@ class ResourceType(Generic[T]):
     strategy: Strategy[T] = field(default_factory=Strategy)
     shape: Shape = field(default=CORE, repr=False)
     """How the fields are merged and owned (server-side apply)."""
+    warning: str = ""
+    """Who creates or replaces one is told so (a `Warning` header)."""
     scale: ScalePaths = BUILT_IN
     """Where the `scale` subresource, if there is one, finds its numbers."""
 

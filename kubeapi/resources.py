@@ -16,7 +16,18 @@ from kubeapi.core import (
     Secret,
     ServiceAccount,
 )
-from kubeapi.kinds import apiextensions, apps, batch, metrics, network, policies, rbac, storage, verticalautoscaling
+from kubeapi.kinds import (
+    apiextensions,
+    apps,
+    autoscaling,
+    batch,
+    metrics,
+    network,
+    policies,
+    rbac,
+    storage,
+    verticalautoscaling,
+)
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
 _OBJECT_VERBS = ("get", "patch", "update")
@@ -167,6 +178,7 @@ _BUILT_IN: tuple[ResourceType[Any], ...] = (
     SECRETS,
     SERVICE_ACCOUNTS,
     *apps.KINDS,
+    *autoscaling.KINDS,
     *batch.KINDS,
     *metrics.KINDS,
     *network.KINDS,

@@ -29,7 +29,8 @@ def parse_object(
     obj = decode(resource.model, data, resource.api_version, resource.kind)
     if resource.namespaced:
         _set_namespace(obj, target)
-    return obj, unknown_warnings(obj, validation)
+    notes = unknown_warnings(obj, validation)
+    return obj, [*notes, resource.warning] if resource.warning else notes
 
 
 def unknown_warnings(obj: KubeObject, validation: FieldValidation) -> list[str]:

@@ -235,6 +235,34 @@ _TOKEN_SPEC: Message = {
     ),
     4: Field("expirationSeconds", _INT),
 }
+_METRIC: Message = Whole(
+    {
+        1: Field("type", S),
+        4: Field(
+            "resource",
+            {
+                1: Field("name", S),
+                2: Field(
+                    "target",
+                    {
+                        1: Field("type", S),
+                        2: Field("value", _QUANTITY),
+                        3: Field("averageValue", _QUANTITY),
+                        4: Field("averageUtilization", _INT),
+                    },
+                ),
+            },
+        ),
+    }
+)
+_AUTOSCALER_SPEC: Message = Whole(
+    {
+        1: Field("scaleTargetRef", {1: Field("kind", S), 2: Field("name", S), 3: Field("apiVersion", S)}),
+        2: Field("minReplicas", _INT),
+        3: Field("maxReplicas", _INT),
+        4: Field("metrics", _METRIC, repeated=True),
+    }
+)
 
 
 def _with(spec: Message) -> Message:
@@ -244,6 +272,7 @@ def _with(spec: Message) -> Message:
 
 WORKLOADS: Mapping[tuple[str, str], Message] = {
     ("apps/v1", "Deployment"): _with(_DEPLOYMENT_SPEC),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): _with(_AUTOSCALER_SPEC),
     ("batch/v1", "Job"): _with(_JOB_SPEC),
     ("batch/v1", "CronJob"): _with(_CRON_JOB_SPEC),
     ("v1", "Service"): _with(_SERVICE_SPEC),
