@@ -17,6 +17,7 @@ from kubeapi.patch import STRATEGIC
 from kubeapi.resource import Registry, ResourceType
 from kubeapi.server import customschemas
 from kubeapi.server.discovery import group_versions
+from kubeapi.server.fielddocs import Documented
 from kubeapi.strategic import MERGE_KEYS
 
 _REF = "#/components/schemas/"
@@ -177,7 +178,7 @@ def _custom_schemas(item: ResourceType[Any]) -> Schema:
 
 
 def _pydantic_schema(model: type[BaseModel]) -> tuple[Schema, Schema]:
-    schema = model.model_json_schema(by_alias=True, ref_template="{model}")
+    schema = model.model_json_schema(by_alias=True, ref_template="{model}", schema_generator=Documented)
     return schema, schema.pop("$defs", {})
 
 

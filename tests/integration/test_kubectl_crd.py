@@ -83,6 +83,7 @@ async def test_a_kind_of_ones_own(cluster: Cluster) -> None:
     recursive = (await cluster.kubectl("explain", "ct", "--recursive")).ok()
     assert "A job that comes back." in recursive
     assert "enum: fast, slow" in recursive
+    assert "while the VM runs" in (await cluster.kubectl("explain", "pod.spec.containers.resources")).ok()
     described = (await cluster.kubectl("describe", "ct", "mine")).ok()
     assert "Cron Spec:  * * * * *" in described
     assert (await cluster.kubectl("get", "ct", "--field-selector=spec.mode=fast", "-o", "name")).ok()
