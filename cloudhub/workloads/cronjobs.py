@@ -17,6 +17,7 @@ from cloudhub.workloads import jobs, pods
 from cloudhub.workloads.actions import Action, Create, Delete, Plan, SetStatus, Tell
 from kubeapi.clock import later, parse_timestamp, timestamp
 from kubeapi.core import ObjectReference
+from kubeapi.kinds import cron
 from kubeapi.meta import ObjectMeta
 from kubeapi.workloads import CronJob, CronJobStatus, Job
 
@@ -101,16 +102,26 @@ def _due(cronjob: CronJob, now: datetime) -> _Due:
         cronjob.status.last_schedule_time or cronjob.metadata.creation_timestamp or timestamp(now)
     )
     deadline = cronjob.spec.starting_deadline_seconds
-    if deadline is not None:
-        earliest = max(earliest, later(now, -deadline))
     try:
+        period = cron.every(cronjob.spec.schedule)
+        if period is not None:
+            return _due_every(period, earliest, now)
+        if deadline is not None:
+            earliest = max(earliest, later(now, -deadline))
         following: datetime = croniter(cronjob.spec.schedule, local).get_next(datetime)
         recent: datetime = croniter(cronjob.spec.schedule, later(local, 1)).get_prev(datetime)
         if recent <= earliest or recent > now:
             return _Due(None, 0, following)
         return _Due(recent, _missed(cronjob.spec.schedule, earliest.astimezone(local.tzinfo), now), following)
-    except (CroniterError, ValueError, OverflowError) as error:
+    except (CroniterError, ValueError, OverflowError) as error:  # CronError is a ValueError
         raise BadSchedule(f"unparseable schedule {cronjob.spec.schedule!r}: {error}") from error
+
+
+def _due_every(period: int, since: datetime, now: datetime) -> _Due:
+    """`@every`: counted from the last time, or from when it was made. A deadline does not shift the beat."""
+    beats = max(int((now - since).total_seconds()) // period, 0)
+    recent = later(since, beats * period)
+    return _Due(recent if beats else None, beats, later(recent, period))
 
 
 def _zone(name: str | None) -> tzinfo:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _MONTH_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAY_NAMES = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MONTHS = {name: at for at, name in enumerate(_MONTH_NAMES, 1)}
@@ -16,6 +18,14 @@ _FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
 _DESCRIPTORS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
 
 
+_EVERY = "@every "
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_AMOUNT, _UNIT = r"[0-9]{1,19}(?:\.[0-9]{0,19})?|\.[0-9]{1,19}", "|".join(sorted(_SECONDS, key=len, reverse=True))
+_DURATION = re.compile(rf"[-+]?((?:{_AMOUNT})(?:{_UNIT}))+")
+_LONGEST = (2**63 - 1) / 1e9
+"""Seconds in Go's time.Duration."""
+
+
 class CronError(ValueError):
     """The message is the reference's."""
 
@@ -23,7 +33,7 @@ class CronError(ValueError):
 def check(schedule: str) -> None:
     """Raises CronError."""
     if schedule.startswith("@"):
-        if schedule not in _DESCRIPTORS and not schedule.startswith("@every "):
+        if every(schedule) is None and schedule not in _DESCRIPTORS:
             raise CronError(f"unrecognized descriptor: {schedule}")
         return
     fields = schedule.split()
@@ -33,6 +43,21 @@ def check(schedule: str) -> None:
     for text, (low, high, names) in zip(fields, _FIELDS, strict=True):
         for part in text.split(","):
             _check_part(part, low, high, names)
+
+
+def every(schedule: str) -> int | None:
+    """The seconds of `@every 1h30m`, at least one; None: it is no such schedule. Raises CronError."""
+    if not schedule.startswith(_EVERY):
+        return None
+    text = schedule.removeprefix(_EVERY)
+    if not _DURATION.fullmatch(text):
+        what = "missing unit in duration" if re.fullmatch(r"[-+]?[0-9.]+", text) else "invalid duration"
+        raise CronError(f'failed to parse duration {schedule}: time: {what} "{text}"')
+    parts = re.findall(rf"({_AMOUNT})({_UNIT})", text)
+    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+    if seconds > _LONGEST:
+        raise CronError(f'failed to parse duration {schedule}: time: invalid duration "{text}"')
+    return 1 if text.startswith("-") else max(int(seconds), 1)
 
 
 def _check_part(part: str, low: int, high: int, names: dict[str, int]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from cloudhub.workloads.actions import Plan
 from cloudhub.workloads.cronjobs import SCHEDULED, plan
+from kubeapi.kinds.batch import validate_cron_job
 from kubeapi.workloads import CronJob, Job
 from tests.support.workloads import NOW, ago, created, cronjob, job, said, status_of
 
@@ -104,3 +105,42 @@ def test_so_many_ended_jobs_are_kept() -> None:
 
 def test_a_schedule_that_cannot_be_read_is_said() -> None:
     assert said(plan(cronjob("61 * * * *"), [], NOW).actions) == ["! UnparseableSchedule"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "last", "due", "wake"),
+    [
+        ("@every 1h", 3599, None, 1),
+        ("@every 1h", 3600, 0, 3600),
+        ("@every 1h30m", 3 * 5400 + 60, 60, 5340),
+        ("@every 90s", 100, 10, 80),
+        ("@every 1ms", 1, 0, 1),
+    ],
+)
+def test_every_so_often_counted_from_the_last_time(schedule: str, last: int, due: int | None, wake: float) -> None:
+    result = plan(cronjob(schedule, status=since(last)), [], NOW)
+    assert (status_of(result).last_schedule_time if due is not None else None) == (None if due is None else ago(due))
+    assert (len(created(result)), result.wake_after) == (int(due is not None), wake)
+
+
+def test_hourly_and_its_like() -> None:
+    result = plan(cronjob("@hourly", status=since(3600)), [], NOW)
+    assert (len(created(result)), result.wake_after) == (1, 3600)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("@every 1h", None),
+        ("@every 1.5h30m", None),
+        ("@every soon", 'failed to parse duration @every soon: time: invalid duration "soon"'),
+        ("@every 5", 'failed to parse duration @every 5: time: missing unit in duration "5"'),
+        (f"@every {'9' * 17}h", f'failed to parse duration @every {"9" * 17}h: time: invalid duration "{"9" * 17}h"'),
+        ("@sometimes", "unrecognized descriptor: @sometimes"),
+    ],
+)
+def test_which_descriptors_are_taken(schedule: str, words: str | None) -> None:
+    wish = cronjob(schedule)
+    wish.metadata.name = "c"
+    found = [cause.message for cause in validate_cron_job(wish) if cause.field == "spec.schedule"]
+    assert found == ([] if words is None else [f'Invalid value: "{schedule}": {words}'])
