@@ -9,12 +9,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
-from sqlalchemy import URL, Connection, create_engine, func, make_url, select
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    Connection,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    create_engine,
+    func,
+    make_url,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from metastore.api import Unavailable
-from metastore.database import reason
+from metastore.database import Rows, column_names, key_names, reason
 
 SCHEMES = ("postgresql://", "postgres://")
 READERS = 4
@@ -43,6 +56,7 @@ class PostgresDatabase:
             raise Unavailable(f"{self.label} needs the driver: pip install 'copepod[postgres]'") from error
         self._engine = engine
         self._snapshots = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._questions = engine.execution_options(isolation_level="AUTOCOMMIT")
         try:
             self.writer = engine.connect()
         except SQLAlchemyError as error:
@@ -56,6 +70,28 @@ class PostgresDatabase:
     def reading(self) -> Iterator[Connection]:
         with self._snapshots.begin() as connection:
             yield connection
+
+    @contextmanager
+    def asking(self) -> Iterator[Connection]:
+        with self._questions.connect() as connection:
+            yield connection
+
+    def insert(self, table: Table, rows: Rows) -> None:
+        names = ", ".join(column_names(table))
+        self._write(f"INSERT INTO {table.name} ({names}) SELECT * FROM {_unnested(table)}", table, rows)
+
+    def update(self, table: Table, rows: Rows) -> None:
+        columns, keys = column_names(table), key_names(table)
+        # The key's columns are compared by bytes; what is unnested has the database's collation.
+        same = " AND ".join(f'old.{name} = new.{name} COLLATE "C"' for name in keys)
+        values = ", ".join(f"{name} = new.{name}" for name in columns if name not in keys)
+        new = f"{_unnested(table)} AS new({', '.join(columns)})"
+        self._write(f"UPDATE {table.name} AS old SET {values} FROM {new} WHERE {same}", table, rows)
+
+    def _write(self, statement: str, table: Table, rows: Rows) -> None:
+        """One statement and one message for any number of rows: each column goes as an array."""
+        arrays = {name: [row[name] for row in rows] for name in column_names(table)}
+        self.writer.exec_driver_sql(statement, arrays)
 
     def announce(self, revision: int) -> None:
         self.writer.execute(select(func.pg_notify(_CHANNEL, str(revision))))
@@ -79,6 +115,13 @@ class PostgresDatabase:
         with suppress(SQLAlchemyError):
             self.writer.close()
         self._engine.dispose()
+
+
+@cache
+def _unnested(table: Table) -> str:
+    kinds = {BigInteger: "bigint", Integer: "integer", LargeBinary: "bytea", String: "text"}
+    arrays = (f"%({column.name})b::{kinds[type(column.type)]}[]" for column in table.columns)
+    return f"unnest({', '.join(arrays)})"
 
 
 def _parsed(url: str) -> URL:

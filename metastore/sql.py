@@ -14,7 +14,7 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ from metastore.watch import LiveWatch, Watches
 from metastore.writer import COUNTERS, Writer
 
 T = TypeVar("T")
+_Where = Callable[[], AbstractContextManager[Connection]]
 
 _BATCH_MAX = 256
 """Commits in one transaction at most: bounds how long the first of them waits."""
@@ -147,21 +148,22 @@ class SqlStore:
     def revision(self) -> int:
         return self._head.revision
 
-    async def _read(self, query: Callable[[Connection], T]) -> T:
+    async def _read(self, query: Callable[[Connection], T], *, statements: int = 2) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
+        where = self._database.asking if statements == 1 else self._database.reading
         if self._readers is None:
-            return self._query(query)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._query, query)
+            return self._query(query, where)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._query, query, where)
 
-    def _query(self, query: Callable[[Connection], T], attempts: int = 2) -> T:
+    def _query(self, query: Callable[[Connection], T], where: _Where, attempts: int = 2) -> T:
         try:
-            with self._database.reading() as connection:
+            with where() as connection:
                 return query(connection)
         except SQLAlchemyError as error:
             # A pooled connection that broke while it was idle says nothing about the database now.
             if attempts > 1 and isinstance(error, DBAPIError) and error.connection_invalidated:
-                return self._query(query, attempts - 1)
+                return self._query(query, where, attempts - 1)
             raise Unavailable(f"the store cannot be read: {reason(error)}") from error
 
     async def get(self, key: Key, *, known: bool = False) -> Row | None:
@@ -249,7 +251,7 @@ class SqlStore:
         async with self._refreshing:
             if self._answered < question:
                 upto, before = self._asked, self._head
-                head = await self._read(queries.head)
+                head = await self._read(queries.head, statements=1)
                 if head.revision < before.revision or head.store_id != before.store_id:
                     self._lose(head)
                 await self._catch_up(head.revision)

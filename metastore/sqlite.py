@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Table, and_, bindparam, create_engine, event, insert, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from metastore.api import Incompatible, InUse, Unavailable
-from metastore.database import reason
+from metastore.database import Rows, column_names, key_names, reason
 
 MEMORY = ":memory:"
 
@@ -51,6 +51,19 @@ class SqliteDatabase:
     def reading(self) -> Iterator[Connection]:
         with self._reader.begin():
             yield self._reader
+
+    asking = reading
+
+    def insert(self, table: Table, rows: Rows) -> None:
+        self.writer.execute(insert(table), rows)
+
+    def update(self, table: Table, rows: Rows) -> None:
+        keys = key_names(table)
+        # A parameter may not have the name of a column that it is compared with.
+        named = {name: f"k_{name}" if name in keys else name for name in column_names(table)}
+        same = and_(*(table.c[name] == bindparam(named[name]) for name in keys))
+        changed = update(table).where(same).values({name: bindparam(name) for name in named if name not in keys})
+        self.writer.execute(changed, [{named[name]: value for name, value in row.items()} for row in rows])
 
     def announce(self, revision: int) -> None:
         """There is nobody else."""

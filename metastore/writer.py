@@ -9,7 +9,7 @@ every other writer until the commit, so that revisions become visible in order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, select, update
@@ -37,11 +37,6 @@ from metastore.planning import ObjectPlan
 from metastore.queries import BY_KEY, bind, fetch_many
 from metastore.schema import journal, log, objects, outbox, scalars
 
-_UPDATE = (
-    update(objects)
-    .where(BY_KEY)
-    .values({name: bindparam(f"v_{name}") for name in ("uid", "revision", "created", "value")})
-)
 _DELETE = delete(objects).where(BY_KEY)
 _COUNT = update(scalars).where(scalars.c.name == bindparam("k_name")).values(value=bindparam("v_value"))
 
@@ -167,14 +162,14 @@ class Writer:
 
     def _store(self, plan: ObjectPlan) -> None:
         found, final = plan.found, plan.final
-        self._each(insert(log), (_entry(change) for change in plan.changes))
-        self._each(insert(objects), (_columns(row) for key, row in final.items() if row and key not in found))
-        self._each(_UPDATE, (_update(row) for key, row in final.items() if row and key in found))
-        self._each(_DELETE, (bind(key) for key, row in final.items() if row is None and key in found))
-
-    def _each(self, statement: object, values: Iterable[dict[str, object]]) -> None:
-        if parameters := list(values):
-            self._connection.execute(statement, parameters)  # type: ignore[call-overload]
+        if entries := [_entry(change) for change in plan.changes]:
+            self._database.insert(log, entries)
+        if new := [_columns(row) for key, row in final.items() if row and key not in found]:
+            self._database.insert(objects, new)
+        if changed := [_columns(row) for key, row in final.items() if row and key in found]:
+            self._database.update(objects, changed)
+        if gone := [bind(key) for key, row in final.items() if row is None and key in found]:
+            self._connection.execute(_DELETE, gone)
 
     def compact(self, upto: int) -> int:
         """Forget versions at or below `upto` that a newer version at or below it replaces, and old deletions.
@@ -216,11 +211,6 @@ def _columns(row: Row) -> dict[str, object]:
         "created": row.created,
         "value": row.value,
     }
-
-
-def _update(row: Row) -> dict[str, object]:
-    new = {"v_uid": row.uid, "v_revision": row.revision, "v_created": row.created, "v_value": row.value}
-    return bind(row.key) | new
 
 
 def _entry(change: Change) -> dict[str, object]:
