@@ -50,7 +50,7 @@ class BookBackend:
     async def new_identity(self) -> None:
         await self._book.new_identity(self._new_id())
 
-    async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
+    async def serve(self, request: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """`logs`: the serial console of a container's VM. `usage`: what the node and its VMs use now."""
         if request.kind == "usage":
             return self._usage()

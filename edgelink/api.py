@@ -116,8 +116,10 @@ class NodeBackend(Protocol):
         """The hub's memory of this store is not ours: the store is a copy (the hub holds higher numbers than it ever
         gave out), or the hub is another one or was restored. Take a new store id, enqueue every level again."""
 
-    async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
-        """Answer a stream (logs). Raises StreamRefused."""
+    async def serve(self, request: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Answer a stream. `given` is what the hub sends, piece for piece (it sends when this is iterated, and only in
+        conversations); it ends when the hub says so, and raises NodeOffline when a piece was lost. Raises
+        StreamRefused, also while iterating."""
 
     def link_changed(self, connected: bool, reason: str) -> None:
         """For the agent's own status."""
@@ -179,11 +181,27 @@ class NodeRefused(Exception):
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
     kind: str
-    """`logs`, `usage` (of the whole node: no pod)."""
+    """`logs`, `usage` (of the whole node: no pod), and the conversations `exec`, `attach`, `connect`."""
     pod_uid: str
     container: str
     options: Mapping[str, str] = field(default_factory=dict)
     """For logs: `tailLines`, `follow`, `previous`, `sinceSeconds`, as in the Kubernetes API."""
+
+
+class Conversation(Protocol):
+    """A stream in both directions, the hub's end. Pieces of at most 16 KiB arrive as they were sent, one for one."""
+
+    def read(self) -> AsyncIterator[bytes]:
+        """Until the node ends it. Raises StreamRefused when the node gave up, NodeOffline when the link did."""
+
+    async def write(self, piece: bytes) -> None:
+        """Waits while the node takes no more; after the stream's end nothing happens."""
+
+    def end(self) -> None:
+        """Nothing more will be written."""
+
+    def close(self) -> None:
+        """Whoever opened it must close it: the node ends what it serves."""
 
 
 class StreamRefused(Exception):

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
-from edgelink.api import HubBackend, NodeOffline, NodeRefused, StreamRequest
+from edgelink.api import Conversation, HubBackend, NodeOffline, NodeRefused, StreamRequest
 from edgelink.hub import HubSession, State
 from edgelink.hub_events import (
     Admit,
@@ -33,7 +34,7 @@ from edgelink.hub_events import (
     ViewLoaded,
 )
 from edgelink.lanes import Alarm, Intake, Lanes
-from edgelink.messages import Alive, Delta, Message, Open, Part
+from edgelink.messages import Alive, Cancel, Credit, Data, Delta, Message, Open, Part
 from edgelink.nodelink import new_token
 from edgelink.pacing import Chance, Timing
 from edgelink.parts import PART_SIZE, Assembler, split
@@ -90,6 +91,8 @@ class HubLink:
         self._peers: dict[str, _Peer] = {}
         self._slots = asyncio.Semaphore(concurrency)
         self._tasks: asyncio.TaskGroup | None = None
+        self._broken: list[HubStream] = []
+        """Streams that ended here when the broker was lost, of which their nodes know nothing yet."""
         self.intake = Intake()
         self.connected = False
         self.reason = "not started"
@@ -118,6 +121,10 @@ class HubLink:
     async def open_stream(self, node: str, request: StreamRequest) -> AsyncIterator[bytes]:
         """The node's answer, once it has said yes. Raises NodeOffline (at once without a session, later when the link
         is lost) and StreamRefused. Close the iterator (`aclose`) to cancel."""
+        return _whole(await self.converse(node, request))
+
+    async def converse(self, node: str, request: StreamRequest) -> Conversation:
+        """The same, in both directions."""
         peer = self._peers.get(node)
         if peer is None or peer.session.state is not State.ACTIVE:
             raise NodeOffline(f"node {node} has no session now")
@@ -127,13 +134,16 @@ class HubLink:
         def say(message: Message) -> None:
             self._lanes.bulk.put(Publication(topic, encode(message), 1))
 
-        stream = peer.streams[name] = HubStream(say, token)
+        def gone() -> None:
+            peer.streams.pop(name, None)
+
+        stream = peer.streams[name] = HubStream(say, token, gone)
         try:
             await self._open(node, stream, Open(token, name, request, CREDIT))
         except BaseException:
-            peer.streams.pop(name, None)
+            stream.close()
             raise
-        return self._read(peer, name, stream)
+        return stream
 
     async def _open(self, node: str, stream: HubStream, opening: Open) -> None:
         for _ in range(OPEN_TRIES):
@@ -145,14 +155,6 @@ class HubLink:
                 continue
         raise NodeOffline(f"node {node} does not answer")
 
-    async def _read(self, peer: _Peer, name: str, stream: HubStream) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in stream.read():
-                yield chunk
-        finally:
-            stream.cancel()
-            peer.streams.pop(name, None)
-
     # --- the network ---
 
     async def _receive(self) -> None:
@@ -160,9 +162,14 @@ class HubLink:
             match await self._transport.receive():
                 case Up():
                     self.connected, self.reason = True, ""
+                    self._cancel_broken()
                 case Down(reason):
                     self.connected, self.reason = False, reason
                     self._lanes.clear()
+                    # Sessions may outlive a short loss, but what streams had on the way is gone.
+                    for peer in self._peers.values():
+                        self._broken += peer.streams.values()
+                        _end_streams(peer, f"the hub lost its broker: {reason}")
                     _logger.info("no broker: %s", reason)
                 case Incoming(topic, payload):
                     self._on_payload(topic, payload)
@@ -174,8 +181,8 @@ class HubLink:
             return
         peer = self._peers.get(address.node)
         if address.stream:
-            if peer is not None and address.stream in peer.streams:
-                peer.streams[address.stream].received(message)
+            if peer is not None:
+                self._on_stream(peer, address, message)
             return
         if isinstance(message, Part):
             if peer is None or message.session != peer.session.token:
@@ -185,6 +192,20 @@ class HubLink:
                 return
             message = whole
         self._handle(address.node, Received(message))
+
+    def _cancel_broken(self) -> None:
+        broken, self._broken = self._broken, []
+        for stream in broken:
+            stream.cancel()
+
+    def _on_stream(self, peer: _Peer, address: Address, message: Message) -> None:
+        stream = peer.streams.get(address.stream)
+        if stream is not None:
+            stream.received(message)
+        elif isinstance(message, Data | Credit) and message.session == peer.session.token:
+            # Whoever read it has gone, and the node has not heard of it.
+            topic = replace(address, channel=Channel.DOWN).topic
+            self._lanes.bulk.put(Publication(topic, encode(Cancel(message.session)), 1))
 
     def _assemble(self, topic: str, peer: _Peer, part: Part) -> Message | None:
         try:
@@ -282,6 +303,14 @@ class HubLink:
         if cursor is not None and cursor.hub_store == self._backend.hub_store:
             base = await self._backend.view_at(node, cursor.revision)
         return Admitted(command.nonce, up, base)
+
+
+async def _whole(stream: Conversation) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in stream.read():
+            yield chunk
+    finally:
+        stream.close()
 
 
 def _end_streams(peer: _Peer, reason: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from edgelink.api import NodeBackend
 from edgelink.digest import view_digest
 from edgelink.lanes import Alarm, Intake, Lanes
-from edgelink.messages import Batch, Data, End, Lease, Message, Part, Will, session_of
+from edgelink.messages import Batch, Credit, Data, End, Lease, Message, Part, Will, session_of
 from edgelink.node import NodeSession
 from edgelink.node_events import (
     Applied,
@@ -159,7 +159,7 @@ class NodeLink:
             lane.put(Publication(self._topic(Channel.UP), payload, 1))
 
     def _say_on_stream(self, stream: str, message: Message) -> None:
-        assert isinstance(message, Data | End)
+        assert isinstance(message, Data | End | Credit)
         self._lanes.bulk.put(Publication(self._topic(Channel.UP, stream), encode(message), 1))
 
     # --- the session ---

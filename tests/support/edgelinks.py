@@ -51,6 +51,7 @@ class MemoryNode:
     identities: int = 0
     pause: Callable[[], object] | None = None
     streams: Callable[[StreamRequest], AsyncIterator[bytes]] | None = None
+    conversations: Callable[[StreamRequest, AsyncIterator[bytes]], AsyncIterator[bytes]] | None = None
 
     def _up(self) -> None:
         if self.failing:
@@ -120,7 +121,9 @@ class MemoryNode:
         for subject, value in list(self.levels.items()):
             self.enqueue("level", subject, value)
 
-    async def serve(self, request: StreamRequest) -> AsyncIterator[bytes]:
+    async def serve(self, request: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        if self.conversations is not None:
+            return self.conversations(request, given)
         if self.streams is None:
             raise StreamRefused("no such pod")
         return self.streams(request)

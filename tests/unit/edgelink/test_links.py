@@ -12,7 +12,7 @@ import pytest
 
 from edgelink import messages as m
 from edgelink.api import NodeOffline, StreamRefused, StreamRequest
-from edgelink.memory import MemoryBroker, MemoryTransport
+from edgelink.memory import Faults, MemoryBroker, MemoryTransport
 from edgelink.runner import HubLink, NodeLink
 from edgelink.transport import Publication
 from edgelink.wire import decode
@@ -377,3 +377,181 @@ async def _linked(rig: Rig) -> MemoryNode:
     node = rig.start_node("a")
     await until(rig.in_step)
     return node
+
+
+# --- conversations ---
+
+EXEC = StreamRequest("exec", "u1", "main")
+
+
+async def _echo(_: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for piece in given:
+        yield piece
+    yield b"over"
+
+
+def test_a_conversation_is_whole_in_both_directions_and_ends_where_the_hub_says() -> None:
+    async def main() -> None:
+        rig = Rig()
+        node = await _linked(rig)
+        node.conversations = _echo
+        stream = await rig.link.converse("a", EXEC)
+        pieces = [b"%05d" % i * 3000 for i in range(100)]
+
+        async def talk() -> None:
+            for piece in pieces:
+                await stream.write(piece)
+            stream.end()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(talk())
+            assert [piece async for piece in stream.read()] == [*pieces, b"over"]
+        stream.close()
+        await stream.write(b"to nobody")
+        await rig.stop()
+
+    story(main())
+
+
+def test_a_node_that_does_not_listen_is_sent_no_more_than_it_granted_and_no_other_waits() -> None:
+    """A slow reader at either end never hurts another."""
+
+    async def main() -> None:
+        rig = Rig()
+        node = await _linked(rig)
+        heard = 0
+
+        async def deaf(request: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            nonlocal heard
+            if request.container == "deaf":
+                async for piece in given:
+                    heard += len(piece)
+                    await asyncio.Event().wait()
+            if request.container == "silent":  # as a node of before: it never wants anything
+                await asyncio.Event().wait()
+            async for piece in _echo(request, given):
+                yield piece
+
+        node.conversations = deaf
+        written = 0
+
+        async def talk(stream: Any) -> None:
+            nonlocal written
+            while True:
+                await stream.write(b"x" * 8192)
+                written += 8192
+
+        stuck = [await rig.link.converse("a", StreamRequest("exec", "u1", name)) for name in ("deaf", "silent")]
+        talking = [asyncio.create_task(talk(stream)) for stream in stuck]
+        await asyncio.sleep(30)
+        assert (heard, written) == (8192, 64 * 1024)
+        other = await rig.link.converse("a", EXEC)
+        await other.write(b"hello")
+        other.end()
+        assert [piece async for piece in other.read()] == [b"hello", b"over"]
+        for task in talking:
+            task.cancel()
+        await asyncio.gather(*talking, return_exceptions=True)
+        for stream in (*stuck, other):
+            stream.close()
+        await rig.stop()
+
+    story(main())
+
+
+@pytest.mark.parametrize("loss", ["cut", "node", "hub's broker"])
+def test_a_conversation_whose_link_is_lost_ends_at_both_ends(loss: str) -> None:
+    """Whoever waits to write or to read is told; what the node ran for it is ended."""
+
+    async def main() -> None:
+        rig = Rig()
+        node = await _linked(rig)
+        ended = asyncio.Event()
+
+        async def follow(_: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            try:
+                yield b"begun"
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        node.conversations = follow
+        stream = await rig.link.converse("a", EXEC)
+        output = aiter(stream.read())
+        assert await anext(output) == b"begun"
+        writing = asyncio.create_task(stream.write(b"waits for credit"))
+        await asyncio.sleep(1)
+        if loss == "cut":
+            rig.broker.cut("a")
+        elif loss == "node":
+            await rig.stop("a")
+        else:
+            rig.broker.abort("hub")
+        with pytest.raises(NodeOffline):
+            await anext(output)
+        await writing
+        stream.close()
+        await until(ended.is_set)
+        await rig.stop()
+
+    story(main())
+
+
+def test_a_lost_piece_of_the_input_ends_the_conversation() -> None:
+    async def main() -> None:
+        rig = Rig()
+        node = await _linked(rig)
+        node.conversations = _echo
+        stream = await rig.link.converse("a", EXEC)
+        await stream.write(b"first")
+        output = aiter(stream.read())
+        assert await anext(output) == b"first"
+        rig.broker.faults = Faults(drop=1.0)
+        await stream.write(b"second")
+        await asyncio.sleep(0.1)
+        rig.broker.faults = Faults()
+        await stream.write(b"third")
+        with pytest.raises(StreamRefused, match="a piece of the stream was lost"):
+            await anext(output)
+        stream.close()
+        await rig.stop()
+
+    story(main())
+
+
+def test_a_node_that_did_not_hear_that_nobody_reads_is_told_again() -> None:
+    async def main() -> None:
+        rig = Rig()
+        node = await _linked(rig)
+        ended = asyncio.Event()
+
+        async def talks(_: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x"
+                    await asyncio.sleep(1)
+            finally:
+                ended.set()
+
+        node.conversations = talks
+        stream = await rig.link.converse("a", EXEC)
+        rig.broker.faults = Faults(drop=1.0)
+        stream.close()
+        await asyncio.sleep(0.1)
+        rig.broker.faults = Faults()
+        assert not ended.is_set()
+        await until(ended.is_set, 3)
+        await rig.stop()
+
+    story(main())
+
+
+def test_a_node_of_before_refuses_a_conversation() -> None:
+    async def main() -> None:
+        rig = Rig()
+        await _linked(rig)
+        with pytest.raises(StreamRefused, match="no such pod"):
+            await rig.link.converse("a", EXEC)
+        await rig.stop()
+
+    story(main())
