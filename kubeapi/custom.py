@@ -9,13 +9,15 @@ import types
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from kubeapi import structural
+from kubeapi import schemarules, structural
 from kubeapi.meta import KubeObject
 from kubeapi.structural import Schema
 
 
 class CustomObject(KubeObject):
     schema_of: ClassVar[Schema] = {}
+    has_rules: ClassVar[bool] = False
+    """Whether any part of the schema has rules in CEL."""
     stored_as: ClassVar[str] = ""
     """The apiVersion that the store keeps, whatever version it was written in: versions differ in nothing else."""
 
@@ -43,6 +45,7 @@ def model(api_version: str, kind: str, schema: Schema, stored_as: str) -> type[C
         "api_version": api_version,
         "kind": kind,
         "schema_of": schema,
+        "has_rules": schemarules.count(schema) > 0,
         "stored_as": stored_as,
         "__doc__": schema.get("description"),
     }

@@ -17,7 +17,7 @@ from kubeapi.jsonpaths import JsonPath
 from kubeapi.kinds.common import SCALE, STATUS
 from kubeapi.resource import AGE_COLUMN, NAME_COLUMN, VERBS, Cell, Column, ResourceType, Strategy, Subresource, Table
 from kubeapi.scale import BUILT_IN, ScalePaths
-from kubeapi.schemavalues import MISSING, Rules, no_rules, validate
+from kubeapi.schemavalues import MISSING, validate
 from kubeapi.shapes import SchemaShape
 from kubeapi.structural import Schema
 from kubeapi.validation import validate_metadata, validate_metadata_update
@@ -26,13 +26,13 @@ from kubeapi.versions import priority
 Kinds = tuple[ResourceType[CustomObject], ...]
 
 
-def kinds(definition: CustomResourceDefinition, rules: Rules = no_rules) -> Kinds:
+def kinds(definition: CustomResourceDefinition) -> Kinds:
     """The version that clients prefer first. A definition that is being deleted lets nothing new be made."""
     served = sorted((item for item in definition.spec.versions if item.served), key=lambda item: priority(item.name))
-    return tuple(_kind(definition, version, rules) for version in served)
+    return tuple(_kind(definition, version) for version in served)
 
 
-def _kind(definition: CustomResourceDefinition, version: DefinedVersion, rules: Rules) -> ResourceType[CustomObject]:
+def _kind(definition: CustomResourceDefinition, version: DefinedVersion) -> ResourceType[CustomObject]:
     spec = definition.spec
     names = definition.status.accepted_names or spec.names
     schema = version.schema_of.to_dict() if version.schema_of else {}
@@ -54,7 +54,7 @@ def _kind(definition: CustomResourceDefinition, version: DefinedVersion, rules: 
         subresources=subresources,
         table=_table(version.additional_printer_columns),
         fields={_dotted(item.json_path): _getter(item.json_path) for item in version.selectable_fields},
-        strategy=CustomStrategy(schema, namespaced, STATUS in subresources, rules),
+        strategy=CustomStrategy(schema, namespaced, STATUS in subresources),
         shape=SchemaShape(schema),
         scale=_scale_paths(version),
     )
@@ -143,8 +143,8 @@ def _text(value: Any) -> str:
 
 
 class CustomStrategy(Strategy[CustomObject]):
-    def __init__(self, schema: Schema, namespaced: bool, has_status: bool, rules: Rules) -> None:
-        self._schema, self._namespaced, self._has_status, self._rules = schema, namespaced, has_status, rules
+    def __init__(self, schema: Schema, namespaced: bool, has_status: bool) -> None:
+        self._schema, self._namespaced, self._has_status = schema, namespaced, has_status
 
     def default(self, obj: CustomObject) -> None:
         obj.prune()
@@ -178,7 +178,7 @@ class CustomStrategy(Strategy[CustomObject]):
         return self.validate_update(new, old)
 
     def _valid(self, obj: CustomObject, old: Any) -> list[Cause]:
-        return validate(obj.to_dict(), self._schema, "", old, self._rules)
+        return validate(obj.to_dict(), self._schema, "", old)
 
 
 def _take(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:

@@ -6,7 +6,7 @@ stay as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -19,15 +19,8 @@ from kubeapi.structural import EMBEDDED, INT_OR_STRING, Schema, additional, item
 MISSING: Any = object()
 """There is no old value to compare with."""
 
-Rules = Callable[[Schema, Any, Any, str], list[Cause]]
-"""What decides `x-kubernetes-validations`: (schema, value, old value or MISSING, path)."""
 
-
-def no_rules(_schema: Schema, _value: Any, _old: Any, _path: str) -> list[Cause]:
-    return []
-
-
-def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING, rules: Rules = no_rules) -> list[Cause]:
+def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING) -> list[Cause]:
     """Of the whole object too, whose metadata is not looked at here."""
     if old is not MISSING and old == value and type(old) is type(value):
         return []
@@ -38,10 +31,10 @@ def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING, rul
     causes += _own(value, schema, path)
     causes += _enum(value, schema, path)
     if isinstance(value, dict):
-        causes += _fields(value, schema, path, old, rules)
+        causes += _fields(value, schema, path, old)
     elif isinstance(value, list):
-        causes += _items(value, schema, path, old, rules)
-    return causes or rules(schema, value, old, path)
+        causes += _items(value, schema, path, old)
+    return causes
 
 
 # Types
@@ -152,14 +145,14 @@ def _plain(number: float) -> str:
 # What is in it
 
 
-def _fields(value: dict[str, Any], schema: Schema, path: str, old: Any, rules: Rules) -> list[Cause]:
+def _fields(value: dict[str, Any], schema: Schema, path: str, old: Any) -> list[Cause]:
     causes = [fields.required(_child(path, name)) for name in schema.get("required") or () if name not in value]
     described, others = properties(schema), additional(schema)
     for name, part in value.items():
         below = described.get(name, others)
         if below is not None and (path or name != "metadata"):
             before = old.get(name, MISSING) if isinstance(old, Mapping) else MISSING
-            causes += validate(part, below, _child(path, name), before, rules)
+            causes += validate(part, below, _child(path, name), before)
     if path and schema.get(EMBEDDED):
         causes += _embedded(value, path)
     return causes
@@ -178,24 +171,24 @@ def _embedded(value: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
-def _items(value: list[Any], schema: Schema, path: str, old: Any, rules: Rules) -> list[Cause]:
+def _items(value: list[Any], schema: Schema, path: str, old: Any) -> list[Cause]:
     each = items(schema)
     causes = []
     if each is not None:
-        before = _by_key(old, schema)
+        before = by_key(old, schema)
         for index, item in enumerate(value):
-            was = before.get(_key(item, schema), MISSING) if before else MISSING
-            causes += validate(item, each, f"{path}[{index}]", was, rules)
+            was = before.get(key_of(item, schema), MISSING) if before else MISSING
+            causes += validate(item, each, f"{path}[{index}]", was)
     return [*causes, *_doubles(value, schema, path)]
 
 
-def _by_key(old: Any, schema: Schema) -> dict[bytes, Any]:
+def by_key(old: Any, schema: Schema) -> dict[bytes, Any]:
     if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
         return {}
-    return {_key(item, schema): item for item in old}
+    return {key_of(item, schema): item for item in old}
 
 
-def _key(item: Any, schema: Schema) -> bytes:
+def key_of(item: Any, schema: Schema) -> bytes:
     """What tells it from the others of a list with keys, or of a set."""
     if schema.get("x-kubernetes-list-type") == "map" and isinstance(item, dict):
         item = {name: item.get(name) for name in schema.get("x-kubernetes-list-map-keys") or ()}
@@ -208,7 +201,7 @@ def _doubles(value: list[Any], schema: Schema, path: str) -> list[Cause]:
     seen: set[bytes] = set()
     causes = []
     for index, item in enumerate(value):
-        key = _key(item, schema)
+        key = key_of(item, schema)
         if key in seen:
             causes.append(fields.duplicate(f"{path}[{index}]", orjson.loads(key)))
         seen.add(key)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from kubeapi import jsonpaths, names, schemacheck
+from kubeapi import jsonpaths, names, schemacheck, schemarules
 from kubeapi.apiextensions import (
     APPROVAL,
     CLEANUP,
@@ -207,12 +207,18 @@ def _version(version: DefinedVersion, path: str, rules: RuleCheck) -> list[Cause
     if schema is None:
         causes.append(required(where, "schemas are required"))
     else:
-        causes += schemacheck.check(schema.to_dict(), where, rules)
+        causes += _rule_count(schema, where) or schemacheck.check(schema.to_dict(), where, rules)
     if version.subresources and version.subresources.scale is not None:
         causes += _scale(version.subresources.scale, f"{path}.subresources.scale")
     for index, column in enumerate(version.additional_printer_columns):
         causes += _column(column, f"{path}.additionalPrinterColumns[{index}]")
     return [*causes, *_selectable(version, schema, f"{path}.selectableFields")]
+
+
+def _rule_count(schema: JSONSchemaProps, path: str) -> list[Cause]:
+    if schemarules.count(schema.to_dict()) <= schemarules.MOST:
+        return []
+    return [forbidden(path, f"a schema may have {schemarules.MOST} validation rules at most")]
 
 
 def _scale(scale: ScaleSubresource, path: str) -> Iterator[Cause]:
