@@ -140,6 +140,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "orphans": orphans.run(),
             **workloads(objects, world.clock, pods, nodes),
             "events": EventRetention(objects, settings.events).run(),
+            "store": store.hold(),
             "compaction": compact_forever(store, settings.store.history, settings.store.compact_interval),
             "views": follow_views(store, backend.connected, link.view_changed),
             "link": link.run(),
@@ -185,7 +186,7 @@ def _keys(settings: Settings) -> pki.Pki:
 async def _store(settings: Settings, world: World) -> SqlStore:
     try:
         where = settings.store.url or settings.state_dir / "hub.db"
-        return await open_store(where, inline=world.inline_store, new_id=world.new_uid)
+        return await open_store(where, alone=True, inline=world.inline_store, new_id=world.new_uid)
     except StoreError as error:
         raise StartError(str(error)) from error
 

@@ -47,8 +47,8 @@ class BrokerSettings(Section):
 
 class StoreSettings(Section):
     url: Annotated[str, Field(pattern=r"^postgres(ql)?://")] | None = None
-    """A PostgreSQL database, which several hubs may share; None: SQLite in `state_dir`. The password belongs into the
-    file that `passfile` in the URL names (libpq's), never in here."""
+    """A PostgreSQL database, of this hub alone (a second one is refused); None: SQLite in `state_dir`. The password
+    belongs into the file that `passfile` in the URL names (libpq's), never in here."""
     history: Annotated[int, Field(ge=100)] = 10_000
     """Revisions kept: what watchers and offline nodes can resume from without a full list or snapshot."""
     compact_interval: Seconds = 300.0

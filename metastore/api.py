@@ -64,7 +64,7 @@ class Incompatible(StoreError):
     """The file is not a store, or one written by a newer Copepod."""
 
 
-class InUse(StoreError):
+class InUse(Unavailable):
     """Another process has this store open: a store has one writer."""
 
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from metastore import exclusive
 from metastore.api import Unavailable
 from metastore.database import Rows, column_names, key_names, reason
 
@@ -42,25 +43,27 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresDatabase:
-    """Raises Unavailable."""
+    """Raises Unavailable, and with `alone` InUse while another such process has the database."""
 
     shared = True
     inline = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, alone: bool = False) -> None:
         self._url = _parsed(url)
         self.label = self._url.render_as_string(hide_password=True)
         try:
-            engine = create_engine(self._url, pool_size=READERS + 1, max_overflow=0)
+            engine = create_engine(self._url, pool_size=READERS, max_overflow=0)
+            self._writers = create_engine(self._url, pool_size=1, max_overflow=0)
         except ImportError as error:
             raise Unavailable(f"{self.label} needs the driver: pip install 'copepod[postgres]'") from error
         self._engine = engine
         self._snapshots = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._questions = engine.execution_options(isolation_level="AUTOCOMMIT")
+        if alone:
+            exclusive.hold(self._writers, self.label)
         try:
-            self.writer = engine.connect()
+            self.writer = self._writers.connect()
         except SQLAlchemyError as error:
-            engine.dispose()
             raise Unavailable(f"cannot open the store {self.label}: {reason(error)}") from error
 
     def lock_tables(self) -> None:
@@ -115,6 +118,7 @@ class PostgresDatabase:
         with suppress(SQLAlchemyError):
             self.writer.close()
         self._engine.dispose()
+        self._writers.dispose()
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from metastore import postgres, queries
+from metastore import exclusive, postgres, queries
 from metastore.api import (
     STORE_ID,
     Change,
@@ -56,6 +56,7 @@ CACHE_BYTES = 64 * 1024 * 1024
 """Of current rows in memory, unless a store is opened with another bound."""
 _ASK_SECONDS = 1.0
 """How often a shared database is asked for news that its notifications may have failed to bring."""
+_HOLD_SECONDS = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ async def open_store(
     where: str | os.PathLike[str],
     *,
     inline: bool = False,
+    alone: bool = False,
     log_bound: int = 2000,
     cache_bytes: int = CACHE_BYTES,
     new_id: Callable[[], str] = lambda: secrets.token_hex(16),
@@ -71,13 +73,14 @@ async def open_store(
     """Open the store, creating it if it is not there: `where` is a file's path (its directory is made, too),
     `:memory:`, or the URL of a PostgreSQL database (postgresql://user@host:5432/name), which several hubs may share.
 
+    `alone`: nobody else who says so, too, may have that database (a file always has one owner).
     `log_bound` is how many LOG entries the outbox keeps, `cache_bytes` what current rows may take in memory (0: they
-    are read from the database each time). Raises InUse when another process has the file open,
+    are read from the database each time). Raises InUse when another process has it open,
     Incompatible for what is no store or was written by a newer Copepod, Unavailable when the database refuses.
     """
     database: Database
     if str(where).startswith(postgres.SCHEMES):
-        database = await asyncio.to_thread(PostgresDatabase, str(where))
+        database = await asyncio.to_thread(PostgresDatabase, str(where), alone=alone)
     else:
         database = SqliteDatabase(where)
     try:
@@ -323,6 +326,16 @@ class SqlStore:
         compacted = await self._on_writer(lambda: self._writer.compact(upto))
         self._head = replace(self._head, compacted=compacted)
         self._cache.reconsider()
+
+    async def hold(self) -> None:
+        """Until cancelled: see to it that a store opened `alone` still is this process's own, also while nothing is
+        written. Raises InUse when another has taken it while this one had lost its connection."""
+        while self._database.shared:
+            await asyncio.sleep(_HOLD_SECONDS)
+            try:
+                await self._on_writer(lambda: exclusive.touch(self._database.writer))
+            except SQLAlchemyError as error:
+                _log.warning("%s is away: %s", self._database.label, reason(error))
 
     async def close(self) -> None:
         """Finish what waits, then let go of the database. Watches end."""

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from metastore.api import Compacted, Conflict, Delete, Key, Put, Unavailable, Watch
+from metastore.api import Compacted, Conflict, Delete, InUse, Key, Put, Unavailable, Watch
 from metastore.sql import SqlStore, open_store
 from tests.support import postgres
 
@@ -105,6 +105,19 @@ async def test_a_replica_outlives_a_restart_of_the_database(cluster: postgres.Po
     assert row.value == b"3"
     await store.close()
     await other.close()
+
+
+async def test_a_store_that_one_has_alone_is_refused_to_the_next(cluster: postgres.Postgres) -> None:
+    """Stores next to it, in schemas of their own, are others; and whoever does not ask to be alone may read."""
+    url, other = cluster.fresh(), cluster.fresh()
+    first = await open_store(url, alone=True)
+    with pytest.raises(InUse, match=r"is in use by copepod .* since .*: a database serves one hub at a time"):
+        await open_store(url, alone=True)
+    for free in (await open_store(other, alone=True), await open_store(url)):
+        await free.close()
+    await first.close()
+    again = await open_store(url, alone=True)
+    await again.close()
 
 
 async def test_a_database_that_is_not_there_says_which(cluster: postgres.Postgres) -> None:
