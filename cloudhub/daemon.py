@@ -31,6 +31,7 @@ from cloudhub.orphans import Orphans
 from cloudhub.retention import EventRetention
 from cloudhub.scheduler import Scheduler
 from cloudhub.settings import BrokerSettings, Settings
+from cloudhub.streams import LinkStreams
 from cloudhub.workloads.composition import workloads
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
 from edgelink.pacing import Chance, Timing
@@ -121,6 +122,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             objects,
             StaticTokens({keys.token: ADMIN}),
             logs=LinkLogs(link, backend.sessions),
+            streams=LinkStreams(link, backend.sessions),
             sources=LinkMetrics(link, backend.sessions, pods, nodes).sources(),
             token_key=keys.account_key,
             enforce_rbac=settings.api.enforce_rbac,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from edgecore.book import Book
 from edgecore.spec import vm_uuid
+from edgecore.streams import talk
 from edgecore.usage import UsageMeter
 from edgelink.api import ItemKey, NodeFacts, StreamRefused, StreamRequest, UpItem, ViewChange
 from kubeapi.sdnotify import notify
@@ -51,17 +52,20 @@ class BookBackend:
         await self._book.new_identity(self._new_id())
 
     async def serve(self, request: StreamRequest, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """`logs`: the serial console of a container's VM. `usage`: what the node and its VMs use now."""
+        """`logs`: the serial console of a container's VM. `usage`: what the node and its VMs use now. The rest are
+        conversations (`edgecore.streams`)."""
         if request.kind == "usage":
             return self._usage()
-        if request.kind != "logs":
+        if request.kind not in ("logs", "exec", "connect"):
             raise StreamRefused(f"this node does not serve {request.kind!r} streams")
         pod = self._book.pods.get(request.pod_uid)
         if pod is None:
             raise StreamRefused("the pod is not on this node")
+        uuid = vm_uuid(request.pod_uid, request.container)
+        if request.kind != "logs":
+            return await talk(self._runtime, uuid, request.container, request.kind, request.options, given)
         tail = request.options.get("tailLines")
         follow = request.options.get("follow") == "true"
-        uuid = vm_uuid(request.pod_uid, request.container)
         return self._console(uuid, int(tail) if tail is not None else None, follow)
 
     async def _usage(self) -> AsyncIterator[bytes]:

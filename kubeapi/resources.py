@@ -48,6 +48,7 @@ PODS: ResourceType[Pod] = ResourceType(
     subresources=(
         Subresource("binding", ("create",), kind="Binding"),
         Subresource("eviction", ("create",), kind="Eviction", group="policy", version="v1"),
+        Subresource("exec", ("create", "get"), kind="PodExecOptions"),
         Subresource("log", ("get",)),
         Subresource("resize", _OBJECT_VERBS),
         _STATUS,

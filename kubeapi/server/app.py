@@ -15,7 +15,7 @@ from aiohttp.http import HttpProcessingError
 
 from kubeapi import errors
 from kubeapi.errors import ApiError
-from kubeapi.server import about, auth, authorizing, bounds, caller, framing
+from kubeapi.server import about, auth, authorizing, bounds, caller, framing, streaming
 from kubeapi.server.auth import Authenticator, User
 from kubeapi.server.authorizing import Authorizer
 from kubeapi.server.computed import Sources
@@ -46,6 +46,7 @@ def create_app(
     authenticator: Authenticator,
     *,
     logs: LogSource | None = None,
+    streams: streaming.Source | None = None,
     sources: Sources | None = None,
     token_key: bytes | None = None,
     enforce_rbac: bool = False,
@@ -66,6 +67,7 @@ def create_app(
     server = Server(objects, logs or NoLogs(), tokens, identify, authorizer, sources or {})
     app = web.Application(middlewares=_MIDDLEWARES, client_max_size=framing.MAX_BODY)
     app[SERVER] = server
+    app[streaming.SOURCE] = streams or streaming.NoSource()
     app[bounds.LOAD] = bounds.Load()
     about.add_routes(app, objects.registry, Documents(objects.registry))
     app.router.add_route("*", "/{path:.*}", server.dispatch)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kubeapi import errors
 from kubeapi.core import Pod
-from kubeapi.server import bodies, evicting, logs, queries
+from kubeapi.server import bodies, evicting, logs, podstreams, queries
 from kubeapi.server.paths import Target
 from kubeapi.server.responses import NO_CACHE, answer, cut
 
@@ -106,6 +106,7 @@ async def _chunk(source: AsyncIterator[bytes]) -> bytes | None:
 _HANDLERS: dict[tuple[str, str], Handler] = {
     ("pods", "binding"): bind,
     ("pods", "eviction"): evict,
+    ("pods", "exec"): podstreams.exec_,
     ("pods", "log"): log,
     ("serviceaccounts", "token"): token,
 }

@@ -27,7 +27,10 @@ _LOOK_SECONDS = 5.0
 """After so long without output the guest is asked whether it still knows the program (it may have rebooted)."""
 _LAST_WORDS_SECONDS = 0.5
 _END = 'kill -HUP -- "-$1"; kill -TERM -- "-$1"; sleep 1; kill -KILL -- "-$1"; rm -rf "/run/copepod-$2"'
-_RESIZE = 'stty -F "$(cat "/run/copepod-$1/tty")" rows "$2" cols "$3"'
+_RESIZE = """tty=/run/copepod-$1/tty
+until [ -s "$tty" ]; do sleep 0.02; done
+stty -F "$(cat "$tty")" rows "$2" cols "$3"
+"""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
