@@ -28,6 +28,9 @@ from kubeapi.policies import PodDisruptionBudget
 NAME = "default-scheduler"
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
+_TELL_AGAIN = 300.0
+"""Seconds after which a pod that waits is tried again, whatever has happened (the reference's flush)."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -97,6 +100,8 @@ class Scheduler:
         """Waiting pods to which it matters where others are."""
         self._hope = False
         """Something has changed that may help any that waits."""
+        self._told = 0.0
+        """When all that wait were tried last, in the event loop's time."""
         self._assumed: set[str] = set()
         """Bound by us, by UID, but not yet seen bound in the mirror: they hold their room already."""
         pods.listen(self._pod_changed)
@@ -205,14 +210,22 @@ class Scheduler:
 
     # What is done
 
-    async def schedule(self) -> None:
-        """One pass over those that may have a place now."""
-        chosen = list(self._waiting) if self._hope else [uid for uid in self._fresh if uid in self._waiting]
+    async def schedule(self) -> float | None:
+        """One pass over those that may have a place now. Returns the seconds until all that wait are told anew why: by
+        what others have taken meanwhile, the reasons have changed."""
+        now = asyncio.get_running_loop().time()
+        if self._hope or now >= self._told + _TELL_AGAIN:
+            self._told = now
+            chosen = list(self._waiting)
+        else:
+            chosen = [uid for uid in self._fresh if uid in self._waiting]
         self._hope = False
         self._fresh.clear()
         pods = [pod for uid in chosen if (pod := self._current(uid)) is not None]
         twins: dict[object, str] = {}
         await each(in_order(pods), lambda pod: self._try(pod, twins))
+        left = self._told + _TELL_AGAIN - asyncio.get_running_loop().time()
+        return max(left, 0.0) if self._waiting else None
 
     def _current(self, uid: str) -> Pod | None:
         pod = self._pods.items.get(self._waiting[uid])
