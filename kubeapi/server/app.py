@@ -121,9 +121,9 @@ async def _errors(request: web.Request, handler: Next) -> web.StreamResponse:
         return failure(request, errors.path_not_found())
     except web.HTTPException as error:
         return failure(request, ApiError(error.status, "BadRequest", error.text or error.reason))
-    except (ConnectionError, asyncio.CancelledError):
-        raise  # the client has gone
     except Exception as error:  # noqa: BLE001 (the route is where the unforeseen ends)
+        if isinstance(error, ConnectionError) and (request.transport is None or request.transport.is_closing()):
+            return web.Response(status=499)  # the client has gone: nobody gets this, and there is nothing to log
         _log.exception("%s %s failed", request.method, request.path)
         return failure(request, errors.internal(f"{type(error).__name__}: see the server's log"))
 
