@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from queue import Queue
 from typing import Any
 
@@ -18,6 +17,7 @@ from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 from kubernetes.stream import stream
 
 from tests.support.livehub import LiveHub
+from tests.support.programs import eventually
 
 NAMESPACE = "official"
 
@@ -39,17 +39,6 @@ def deployment(name: str, replicas: int = 1) -> dict[str, Any]:
     }
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
-
-
-def eventually(find: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """The first true answer, asked for again and again."""
-    ended = threading.Event()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := find():
-            return found
-        ended.wait(0.05)
-    raise AssertionError(f"never came true: {find}")
 
 
 @pytest.fixture(scope="module")
