@@ -32,6 +32,11 @@ def kinds(definition: CustomResourceDefinition) -> Kinds:
     return tuple(_kind(definition, version) for version in served)
 
 
+def stored_kind(definition: CustomResourceDefinition) -> ResourceType[CustomObject]:
+    """As its objects are stored, whether anybody is served them or not."""
+    return _kind(definition, next(item for item in definition.spec.versions if item.storage))
+
+
 def _kind(definition: CustomResourceDefinition, version: DefinedVersion) -> ResourceType[CustomObject]:
     spec = definition.spec
     names = definition.status.accepted_names or spec.names

@@ -113,10 +113,20 @@ class CustomKinds:
             return
         meta, names = definition.metadata, definition.status.accepted_names
         made_of = (meta.uid, definition.spec, names, meta.deletion_timestamp is not None)
-        if self._served.get(meta.name) != made_of:
-            self._objects.registry.put(meta.name, customkinds.kinds(definition))
-            self._served[meta.name] = made_of
-            _log.info("serving %s", meta.name)
+        if self._served.get(meta.name) == made_of:
+            return
+        self._served[meta.name] = made_of
+        try:
+            kinds = customkinds.kinds(definition)
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+        ):  # stored by a release that knew better, or worse: not the others' fault
+            _log.exception("%s cannot be served as it is defined", meta.name)
+            return
+        self._objects.registry.put(meta.name, kinds)
+        _log.info("serving %s", meta.name)
 
     # Going
 
@@ -126,10 +136,8 @@ class CustomKinds:
         self._serve(definition)
         now = timestamp(self._objects.clock.now())
         await self._write(definition, lambda current: customnames.with_end(current, now))
-        kind = self._objects.registry.by_key(key)
-        if kind is not None and await self._empty(kind):
-            return
-        await self._release(definition)
+        if not await self._empty(customkinds.stored_kind(definition)):
+            await self._release(definition)
 
     async def _empty(self, kind: ResourceType[Any]) -> bool:
         """Delete all objects of the kind; returns whether some remain."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from kubeapi import customnames
-from kubeapi.apiextensions import CustomResourceDefinition, Names
+from kubeapi import customkinds, customnames
+from kubeapi.apiextensions import CustomResourceDefinition, JSONSchemaProps, Names
 from kubeapi.customnames import Taken
 from kubeapi.kinds import apiextensions
+from kubeapi.resource import Registry
+from kubeapi.server.openapi import Documents
 
 
 def definition(**spec: Any) -> CustomResourceDefinition:
@@ -95,3 +100,39 @@ def test_what_is_established_stays_so_when_it_asks_for_more() -> None:
     assert greedy.status.is_true("Established")
     assert greedy.status.accepted_names
     assert greedy.status.accepted_names.short_names == []
+
+
+_WORDS = sorted({info.alias or name for name, info in JSONSchemaProps.model_fields.items()})
+_TYPES = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "odd"])
+
+
+def _schemas() -> st.SearchStrategy[dict[str, Any]]:
+    small = st.booleans() | st.integers(-3, 3) | st.text(max_size=4) | st.lists(st.text(max_size=2), max_size=2)
+    leaf = st.fixed_dictionaries({"type": _TYPES}) | st.dictionaries(st.sampled_from(_WORDS), small, max_size=3)
+
+    def deeper(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+        named = st.dictionaries(st.sampled_from(["a", "b", "metadata", "kind"]), inner, max_size=3)
+        parts = {"properties": named, "items": inner, "additionalProperties": inner, "not": inner, "default": inner}
+        lists = {word: st.lists(inner, max_size=2) for word in ("allOf", "anyOf", "oneOf")}
+        return st.fixed_dictionaries({"type": _TYPES}, optional={**parts, **lists})
+
+    return st.recursive(leaf, deeper, max_leaves=8)
+
+
+@given(
+    _schemas(), st.dictionaries(st.sampled_from(["a", "b", "kind"]), st.none() | st.integers() | st.text(max_size=3))
+)
+def test_any_schema_is_refused_or_served(schema: dict[str, Any], content: dict[str, Any]) -> None:
+    """Whatever is sent as a schema, there is an answer; and what is accepted can be served and asked."""
+    root = {"type": "object", "properties": {"spec": schema}}
+    try:
+        made = definition(version={"schema": {"openAPIV3Schema": root}})
+    except ValidationError:
+        return
+    if apiextensions.validate(made):
+        return
+    (kind,) = customkinds.kinds(made)
+    obj = kind.model.from_dict({"metadata": {"name": "x", "namespace": "y"}, "spec": content})
+    kind.strategy.default(obj)
+    kind.strategy.validate_create(obj)
+    assert Documents(Registry(kind)).all()  # type: ignore[arg-type]  # a registry holds kinds of any model

@@ -322,3 +322,14 @@ async def test_kinds_outlive_a_restart(tmp_path: Path) -> None:
             else:
                 assert (await api.call("GET", f"{OBJECTS}/one")).body["spec"] == {"size": 7}
         await store.close()
+
+
+async def test_objects_of_a_kind_that_nobody_is_served_any_more_go_as_well(api: Api) -> None:
+    await define(api, definition())
+    await make(api)
+    await define_again(api, definition(version(served=False)))
+    await until(lambda: answers(api, OBJECTS, 404))
+    await api.call("DELETE", f"{DEFINITIONS}/things.example.com")
+    await until(lambda: answers(api, f"{DEFINITIONS}/things.example.com", 404))
+    await define(api, definition())
+    assert (await api.call("GET", OBJECTS)).body["items"] == []
