@@ -29,6 +29,7 @@ from cloudhub.nodes import NodeLifecycle
 from cloudhub.notices import follow_views
 from cloudhub.orphans import Orphans
 from cloudhub.retention import EventRetention
+from cloudhub.rootca import RootCa
 from cloudhub.scheduler import Scheduler
 from cloudhub.settings import BrokerSettings, Settings
 from cloudhub.streams import LinkStreams
@@ -136,6 +137,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             "nodes": nodes.run(),
             "namespaces": namespaces.run(),
             "default-accounts": DefaultAccounts(objects, namespaces).run(),
+            "root-ca": RootCa(objects, namespaces, keys.ca.read_text()).run(),
             "node-lifecycle": lifecycle.run(),
             "node-leases": leases.run(),
             "scheduler": scheduler.run(),

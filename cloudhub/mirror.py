@@ -28,9 +28,11 @@ _log = logging.getLogger(__name__)
 class Mirror(Generic[T]):
     """All objects of a kind as of a moment ago. Read only: what it gives is shared."""
 
-    def __init__(self, objects: Objects, model: type[T]) -> None:
+    def __init__(self, objects: Objects, model: type[T], only: Callable[[T], bool] = lambda obj: True) -> None:
+        """`only`: what is kept and told of; it must not change in an object's life."""
         self._objects = objects
         self._model = model
+        self._only = only
         self._listeners: list[Callable[[T], None]] = []
         self.items: dict[Identity, T] = {}
         self.synced = asyncio.Event()
@@ -72,11 +74,12 @@ class Mirror(Generic[T]):
 
     async def _follow(self) -> None:
         listing = await self._objects.list(self._model)
-        before, self.items = self.items, {_identity(item): item for item in listing.items}
+        kept = [item for item in listing.items if self._only(item)]
+        before, self.items = self.items, {_identity(item): item for item in kept}
         self.synced.set()
         for gone in before.keys() - self.items.keys():
             self._changed(before[gone])
-        for item in listing.items:
+        for item in kept:
             self._changed(item)
         self._advance(listing.resource_version)
         async for event in self._objects.watch(self._model, listing.resource_version):
@@ -84,6 +87,9 @@ class Mirror(Generic[T]):
 
     def _take(self, event: WatchEvent[T]) -> None:
         identity = _identity(event.object)
+        if not self._only(event.object):
+            self._advance(event.object.metadata.resource_version)
+            return
         if event.type is WatchEventType.DELETED:
             self.items.pop(identity, None)
         else:
