@@ -1,4 +1,4 @@
-"""What `kubectl explain` says of a field: a text of `descriptions.toml`, else the docstring beneath the field.
+"""What `kubectl explain` says of a field: a text of `descriptions/`, else the docstring beneath the field.
 
 The sources are read when an OpenAPI document is first asked for, not when the hub starts.
 """
@@ -53,8 +53,10 @@ def of(model: type[BaseModel]) -> Mapping[str, str]:
 @cache
 def written() -> Mapping[str, Mapping[str, str]]:
     """Type → field → text."""
-    text = (resources.files("kubeapi.server") / "descriptions.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    texts: dict[str, dict[str, str]] = {}
+    for page in (resources.files("kubeapi.server") / "descriptions").iterdir():
+        texts |= tomllib.loads(page.read_text(encoding="utf-8"))
+    return texts
 
 
 @lru_cache(maxsize=256)
