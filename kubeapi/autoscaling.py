@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from kubeapi.meta import KubeModel, KubeObject
+from kubeapi.meta import KubeModel, KubeObject, Timestamp
 from kubeapi.workloads import PodTemplateSpec, ReplicaSetStatus, WorkloadCondition
 
 AUTOSCALING = "autoscaling"
@@ -31,7 +31,7 @@ class HorizontalPodAutoscalerStatus(KubeModel):
     current_replicas: int | None = None
     desired_replicas: int = 0
     observed_generation: int | None = None
-    last_scale_time: str | None = None
+    last_scale_time: Timestamp | None = None
     current_metrics: list[dict[str, Any]] = Field(default_factory=list)
     conditions: list[WorkloadCondition] = Field(default_factory=list)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from kubeapi.meta import Condition, KubeModel, KubeObject
+from kubeapi.meta import Condition, KubeModel, KubeObject, Timestamp
 from kubeapi.requirements import ContainerResizePolicy as ContainerResizePolicy
 from kubeapi.requirements import ResourceList as ResourceList
 from kubeapi.requirements import ResourceRequirements as ResourceRequirements
@@ -124,7 +124,7 @@ class ContainerStateWaiting(KubeModel):
 
 
 class ContainerStateRunning(KubeModel):
-    started_at: str | None = None
+    started_at: Timestamp | None = None
 
 
 class ContainerStateTerminated(KubeModel):
@@ -132,8 +132,8 @@ class ContainerStateTerminated(KubeModel):
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
-    started_at: str | None = None
-    finished_at: str | None = None
+    started_at: Timestamp | None = None
+    finished_at: Timestamp | None = None
     container_id: str | None = None
 
 
@@ -163,7 +163,7 @@ class ContainerStatus(KubeModel):
 
 
 class PodCondition(Condition):
-    last_probe_time: str | None = None
+    last_probe_time: Timestamp | None = None
 
 
 class PodIP(KubeModel):
@@ -184,7 +184,7 @@ class PodStatus(KubeModel):
     host_ips: list[PodIP] = Field(default_factory=list)
     pod_ip: str | None = None
     pod_ips: list[PodIP] = Field(default_factory=list)
-    start_time: str | None = None
+    start_time: Timestamp | None = None
     init_container_statuses: list[ContainerStatus] = Field(default_factory=list)
     container_statuses: list[ContainerStatus] = Field(default_factory=list)
     ephemeral_container_statuses: list[ContainerStatus] = Field(default_factory=list)
@@ -209,7 +209,7 @@ class Taint(KubeModel):
     key: str = ""
     value: str | None = None
     effect: str = ""
-    time_added: str | None = None
+    time_added: Timestamp | None = None
 
 
 class NodeSpec(KubeModel):
@@ -222,7 +222,7 @@ class NodeSpec(KubeModel):
 
 
 class NodeCondition(Condition):
-    last_heartbeat_time: str | None = None
+    last_heartbeat_time: Timestamp | None = None
 
 
 class NodeAddress(KubeModel):
@@ -313,12 +313,12 @@ class Event(KubeObject):
     reason: str | None = None
     message: str | None = None
     source: EventSource | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
+    first_timestamp: Timestamp | None = None
+    last_timestamp: Timestamp | None = None
     count: int | None = None
     type: str | None = None
     """`Normal` or `Warning`."""
-    event_time: str | None = None
+    event_time: Timestamp | None = None
     action: str | None = None
     series: dict[str, Any] | None = None
     related: ObjectReference | None = None
@@ -377,8 +377,8 @@ class LeaseSpec(KubeModel):
     also: ClassVar[frozenset[str]] = frozenset({"preferredHolder", "strategy"})
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
+    acquire_time: Timestamp | None = None
+    renew_time: Timestamp | None = None
     lease_transitions: int | None = None
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kubeapi.core import ObjectReference, ResourceList
 from kubeapi.labelselector import LabelSelector
-from kubeapi.meta import Condition, KubeModel, KubeObject
+from kubeapi.meta import Condition, KubeModel, KubeObject, Timestamp
 
 GROUP = "storage.k8s.io"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
@@ -32,7 +32,7 @@ class PersistentVolumeClaimSpec(KubeModel):
 
 
 class ClaimCondition(Condition):
-    last_probe_time: str | None = None
+    last_probe_time: Timestamp | None = None
 
 
 class PersistentVolumeClaimStatus(KubeModel):
@@ -81,7 +81,7 @@ class PersistentVolumeStatus(KubeModel):
     phase: str | None = None
     message: str | None = None
     reason: str | None = None
-    last_phase_transition_time: str | None = None
+    last_phase_transition_time: Timestamp | None = None
 
 
 class PersistentVolume(KubeObject):

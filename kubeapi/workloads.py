@@ -12,7 +12,7 @@ from pydantic import Field
 from kubeapi.core import ObjectReference, PodSpec
 from kubeapi.jobpolicies import PodFailurePolicy, SuccessPolicy
 from kubeapi.labelselector import LabelSelector
-from kubeapi.meta import Condition, KubeModel, KubeObject, ObjectMeta
+from kubeapi.meta import Condition, KubeModel, KubeObject, ObjectMeta, Timestamp
 from kubeapi.storage import PersistentVolumeClaim
 
 APPS = "apps"
@@ -30,8 +30,8 @@ class PodTemplateSpec(KubeModel):
 class WorkloadCondition(Condition):
     """Of Deployments, ReplicaSets, DaemonSets, StatefulSets and Jobs."""
 
-    last_update_time: str | None = None
-    last_probe_time: str | None = None
+    last_update_time: Timestamp | None = None
+    last_probe_time: Timestamp | None = None
 
 
 class RollingUpdate(KubeModel):
@@ -227,8 +227,8 @@ class UncountedTerminatedPods(KubeModel):
 
 class JobStatus(KubeModel):
     conditions: list[WorkloadCondition] = Field(default_factory=list)
-    start_time: str | None = None
-    completion_time: str | None = None
+    start_time: Timestamp | None = None
+    completion_time: Timestamp | None = None
     active: int | None = None
     succeeded: int | None = None
     failed: int | None = None
@@ -265,8 +265,8 @@ class CronJobSpec(KubeModel):
 
 class CronJobStatus(KubeModel):
     active: list[ObjectReference] = Field(default_factory=list)
-    last_schedule_time: str | None = None
-    last_successful_time: str | None = None
+    last_schedule_time: Timestamp | None = None
+    last_successful_time: Timestamp | None = None
 
 
 class CronJob(KubeObject):

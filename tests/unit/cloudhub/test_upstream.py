@@ -143,7 +143,11 @@ def test_s08_a_pod_goes_only_when_it_is_being_deleted_and_its_node_confirms() ->
     terminating.metadata.finalizers = ["example.com/held"]
     held = torn_down(terminating, ORIGIN)
     assert held
-    assert held.metadata.deletion_grace_period_seconds == 0
+    assert (held.metadata.deletion_grace_period_seconds, held.status.phase) == (0, "Failed")
+    terminating.status.phase = "Succeeded"
+    ended = torn_down(terminating, ORIGIN)
+    assert ended
+    assert ended.status.phase == "Succeeded"
     value = {"kind": "PodGone", "namespace": "default", "name": "p1", "uid": "uid-p1"}
     assert isinstance(parse(item(value), "n1"), GoneReport)
 
@@ -163,5 +167,5 @@ def test_an_event_gets_the_hubs_identity_and_the_namespace_of_its_object() -> No
     said = Event.from_dict(
         {"metadata": {"name": "e", "namespace": "kube-system", "uid": "x"}, "involvedObject": {"namespace": "default"}}
     )
-    event = stored_event(said, "uid-1", "now")
+    event = stored_event(said, "uid-1", "2026-11-30T21:59:26Z")
     assert (event.metadata.namespace, event.metadata.uid, event.metadata.name) == ("default", "uid-1", "e")

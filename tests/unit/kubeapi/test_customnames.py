@@ -16,6 +16,8 @@ from kubeapi.kinds import apiextensions
 from kubeapi.resource import Registry
 from kubeapi.server.openapi import Documents
 
+NOW, LATER = "2026-11-30T21:59:26Z", "2026-11-30T21:59:27Z"
+
 
 def definition(**spec: Any) -> CustomResourceDefinition:
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
@@ -75,7 +77,7 @@ def test_a_name_belongs_to_whoever_came_first() -> None:
     """A definition whose kind or short name another one has is not established until it is free."""
     made = definition(names={"plural": "things", "kind": "Thing", "shortNames": ["th"]})
     first = Names(plural="thongs", singular="thong", kind="Thing", short_names=["th"])
-    refused = customnames.with_names(made, customnames.taken([first]), "now")
+    refused = customnames.with_names(made, customnames.taken([first]), NOW)
     accepted, established = refused.status.condition("NamesAccepted"), refused.status.condition("Established")
     assert accepted
     assert (accepted.status, accepted.reason) == ("False", "ShortNamesConflict")
@@ -85,7 +87,7 @@ def test_a_name_belongs_to_whoever_came_first() -> None:
     assert refused.status.accepted_names
     assert refused.status.accepted_names.kind == ""
 
-    free = customnames.with_names(refused, Taken(), "later")
+    free = customnames.with_names(refused, Taken(), LATER)
     assert free.status.is_true("NamesAccepted")
     assert free.status.is_true("Established")
     assert free.status.accepted_names == made.spec.names
@@ -93,9 +95,9 @@ def test_a_name_belongs_to_whoever_came_first() -> None:
 
 
 def test_what_is_established_stays_so_when_it_asks_for_more() -> None:
-    made = customnames.with_names(definition(), Taken(), "now")
+    made = customnames.with_names(definition(), Taken(), NOW)
     made.spec.names.short_names = ["po"]
-    greedy = customnames.with_names(made, Taken(frozenset({"po"})), "later")
+    greedy = customnames.with_names(made, Taken(frozenset({"po"})), LATER)
     assert not greedy.status.is_true("NamesAccepted")
     assert greedy.status.is_true("Established")
     assert greedy.status.accepted_names

@@ -71,3 +71,18 @@ json_values = st.recursive(
 def test_unknown_fields_survive(extra: dict[str, Any]) -> None:
     data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}, **extra}
     assert ConfigMap.from_json(ConfigMap.from_dict(data).to_json()).to_dict() == data
+
+
+@pytest.mark.parametrize(
+    "text", ["now", "2026-11-30", "2026-11-30T21:59:26", "2026-13-30T21:59:26Z", "0001-01-01T00:00:00+14:00", "²"]
+)
+def test_a_time_is_one_wherever_it_is_read(text: str) -> None:
+    with pytest.raises(ValueError, match="parsing time"):
+        Pod.from_dict({"metadata": {"creationTimestamp": text}})
+    with pytest.raises(ValueError, match="parsing time"):
+        Pod.from_dict({"status": {"startTime": text}})
+
+
+@pytest.mark.parametrize("text", ["", "2026-11-30T21:59:26Z", "2026-11-30T21:59:26.123456+02:00"])
+def test_times_are_kept_as_they_came(text: str) -> None:
+    assert Pod.from_dict({"status": {"startTime": text}}).status.start_time == text
