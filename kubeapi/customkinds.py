@@ -62,6 +62,15 @@ def _kind(definition: CustomResourceDefinition, version: DefinedVersion) -> Reso
         strategy=CustomStrategy(schema, namespaced, STATUS in subresources),
         shape=SchemaShape(schema),
         scale=_scale_paths(version),
+        warning=_deprecation(definition, version),
+    )
+
+
+def _deprecation(definition: CustomResourceDefinition, version: DefinedVersion) -> str:
+    if not version.deprecated:
+        return ""
+    return version.deprecation_warning or (
+        f"{definition.spec.group}/{version.name} {definition.spec.names.kind} is deprecated"
     )
 
 

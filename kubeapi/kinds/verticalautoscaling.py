@@ -63,6 +63,7 @@ VERTICAL_POD_AUTOSCALERS: ResourceType[VerticalPodAutoscaler] = ResourceType(
         _cells,
     ),
     strategy=ObjectStrategy(validate=validate),
+    warning="this hub stores VerticalPodAutoscalers, and nothing acts upon them",
 )
 
 KINDS = (VERTICAL_POD_AUTOSCALERS,)

@@ -202,11 +202,12 @@ async def test_server_side_apply_merges_lists_by_their_keys(api: Api) -> None:
 
 
 async def test_several_versions_show_the_same_objects(api: Api) -> None:
-    await define(api, definition(version("v1beta1", storage=False), version("v1")))
+    await define(api, definition(version("v1beta1", storage=False, deprecated=True), version("v1")))
     assert [item["version"] for item in (await api.call("GET", GROUP)).body["versions"]] == ["v1", "v1beta1"]
     old = OBJECTS.replace("v1", "v1beta1")
     made = await api.call("POST", old, thing(size=3) | {"apiVersion": "example.com/v1beta1"})
     assert made.body["apiVersion"] == "example.com/v1beta1"
+    assert made.headers["Warning"] == '299 - "example.com/v1beta1 Thing is deprecated"'
     assert (await api.call("GET", f"{OBJECTS}/one")).body["apiVersion"] == "example.com/v1"
     same = await api.call("PUT", f"{old}/one", made.body)
     assert same.body["metadata"]["resourceVersion"] == made.body["metadata"]["resourceVersion"]
