@@ -28,6 +28,12 @@ class LinkStreams:
     def __init__(self, link: Link, sessions: Mapping[str, Session]) -> None:
         self._link, self._sessions = link, sessions
 
+    def check(self, pod: Pod) -> None:
+        node = pod.spec.node_name or ""
+        session = self._sessions.get(node)
+        if session is None or not session.connected:
+            raise errors.unavailable(self._offline(node))
+
     async def open(self, pod: Pod, container: str, wish: Wish) -> streaming.Conversation:
         node = pod.spec.node_name or ""
         try:

@@ -56,7 +56,7 @@ class BookBackend:
         conversations (`edgecore.streams`)."""
         if request.kind == "usage":
             return self._usage()
-        if request.kind not in ("logs", "exec", "connect"):
+        if request.kind not in ("logs", "exec", "attach", "connect"):
             raise StreamRefused(f"this node does not serve {request.kind!r} streams")
         pod = self._book.pods.get(request.pod_uid)
         if pod is None:

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from edgelink.api import StreamRefused
 from edgelink.frames import Way, packed, result, size_of, unpacked, unpacked_command
-from vmruntime.api import Runtime, VmError, VmNotFound
+from vmruntime.api import Runtime, VmError, VmNotFound, VmState
 from vmruntime.process import GuestProcess, Terminal
 
 log = logging.getLogger(__name__)
 
 _FIRST_SIZE = Terminal(24, 80)
 """Until the client says its own."""
+_NOT_FOUND = 'container not found ("{}")'
 _LONGEST_COMMAND = 32 * 1024
 """Characters. The guest's agent takes no requests without end."""
 
@@ -22,10 +23,12 @@ _LONGEST_COMMAND = 32 * 1024
 async def talk(
     runtime: Runtime, uuid: str, container: str, kind: str, options: Mapping[str, str], given: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """`exec`: options `command…` (`frames.packed_command`), `stdin`, `tty` (`true`). `connect`: option `port`. Raises
-    StreamRefused."""
+    """The node's pieces of such a conversation. Options of `exec`: `command…` (see `frames.packed_command`), `stdin`,
+    `tty` (`true`); of `connect`: `port`. Raises StreamRefused."""
     argv: Sequence[str]
     terminal = None
+    if kind == "attach":
+        return await _attached(runtime, uuid, container, options)
     if kind == "connect":
         # No network is needed: a program in the guest connects to it from within.
         argv, stdin = ["nc", "127.0.0.1", options.get("port", "")], True
@@ -35,10 +38,34 @@ async def talk(
     try:
         process = await runtime.spawn(uuid, argv, stdin=stdin, terminal=terminal)
     except VmNotFound as error:
-        raise StreamRefused(f'container not found ("{container}")') from error
+        raise StreamRefused(_NOT_FOUND.format(container)) from error
     except VmError as error:
         raise StreamRefused(str(error)) from error
     return _watched(process, given)
+
+
+async def _attached(runtime: Runtime, uuid: str, container: str, options: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """What its console shows from now on, until the VM is off."""
+    if options.get("stdin") == "true":
+        raise StreamRefused("a VM's console takes no input: attach without -i, or exec a shell")
+    try:
+        status = await runtime.inspect(uuid)
+    except VmNotFound as error:
+        raise StreamRefused(_NOT_FOUND.format(container)) from error
+    except VmError as error:
+        raise StreamRefused(str(error)) from error
+    if status.state is not VmState.RUNNING:
+        raise StreamRefused(_NOT_FOUND.format(container))
+    return _console(runtime, uuid)
+
+
+async def _console(runtime: Runtime, uuid: str) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in runtime.console(uuid, tail=0, follow=True):
+            for piece in packed(Way.STDOUT, chunk):
+                yield piece
+    except VmError as error:
+        raise StreamRefused(str(error)) from error
 
 
 def _command(options: Mapping[str, str]) -> Sequence[str]:

@@ -46,10 +46,12 @@ PODS: ResourceType[Pod] = ResourceType(
     short_names=("po",),
     categories=("all",),
     subresources=(
+        Subresource("attach", ("create", "get"), kind="PodAttachOptions"),
         Subresource("binding", ("create",), kind="Binding"),
         Subresource("eviction", ("create",), kind="Eviction", group="policy", version="v1"),
         Subresource("exec", ("create", "get"), kind="PodExecOptions"),
         Subresource("log", ("get",)),
+        Subresource("portforward", ("create", "get"), kind="PodPortForwardOptions"),
         Subresource("resize", _OBJECT_VERBS),
         _STATUS,
     ),

@@ -106,7 +106,9 @@ async def _chunk(source: AsyncIterator[bytes]) -> bytes | None:
 _HANDLERS: dict[tuple[str, str], Handler] = {
     ("pods", "binding"): bind,
     ("pods", "eviction"): evict,
+    ("pods", "attach"): podstreams.attach,
     ("pods", "exec"): podstreams.exec_,
+    ("pods", "portforward"): podstreams.port_forward,
     ("pods", "log"): log,
     ("serviceaccounts", "token"): token,
 }

@@ -53,6 +53,9 @@ class Conversation(Protocol):
 
 
 class Source(Protocol):
+    def check(self, pod: Pod) -> None:
+        """Raises ApiError (503) when the pod's node is known to be out of reach now."""
+
     async def open(self, pod: Pod, container: str, wish: Wish) -> Conversation:
         """Raises ApiError (503: the node is offline), and Broken where the node refuses."""
 
@@ -64,8 +67,12 @@ class Broken(Exception):
 class NoSource:
     """Where no node can be asked."""
 
-    async def open(self, pod: Pod, container: str, wish: Wish) -> Conversation:
+    def check(self, pod: Pod) -> None:
         raise errors.unavailable("this server has no connection to nodes, so nothing can be run there")
+
+    async def open(self, pod: Pod, container: str, wish: Wish) -> Conversation:
+        self.check(pod)
+        raise NotImplementedError
 
 
 SOURCE: web.AppKey[Source] = web.AppKey("streams", Source)

@@ -30,12 +30,12 @@ async def serve(
     with contextlib.suppress(ConnectionError):
         # As the reference: tells a client that waits for it that all is in place.
         await socket.send_bytes(bytes((Channel.STDOUT if wish.stdout else Channel.ERROR,)))
-        await _until_one_ends(_send(socket, conversation, wish), _receive(socket, conversation, wish), stopping.wait())
+        await until_one_ends(_send(socket, conversation, wish), _receive(socket, conversation, wish), stopping.wait())
         await socket.close()
     return socket
 
 
-async def _until_one_ends(*work: object) -> None:
+async def until_one_ends(*work: object) -> None:
     tasks = [asyncio.ensure_future(part) for part in work]  # type: ignore[call-overload]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,19 +1,22 @@
-"""exec, cp, attach and port-forward by real kubectl, new and old, over WebSockets and over SPDY, on pretended guests."""
+"""exec, attach and port-forward by real kubectl, new and old, over WebSockets and over SPDY, on pretended guests."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
 from tests.support.kubectls import NEWEST, OLDER, kubectl
 from tests.support.livehub import LiveHub
 from tests.support.programs import Program
+from tests.support.terminals import on_terminal
 
 POD = """
 apiVersion: v1
@@ -24,6 +27,7 @@ spec:
   containers:
   - {name: vm, image: copepod/micro, resources: {limits: {cpu: 500m, memory: 96Mi}}}
 """
+ENDING = POD.replace("image:", "command: [sh, -c, 'sleep 6; exit 0'], image:") % ("short", "n2")
 WEBSOCKETS: dict[str, str] = {}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
 DATA = random.Random(4).randbytes(1 << 20)
@@ -49,7 +53,7 @@ def program(request: pytest.FixtureRequest) -> Program:
     return found
 
 
-@pytest.fixture(params=[pytest.param(WEBSOCKETS, id="websockets")])
+@pytest.fixture(params=[pytest.param(WEBSOCKETS, id="websockets"), pytest.param(SPDY, id="spdy")])
 def way(request: pytest.FixtureRequest) -> dict[str, str]:
     chosen: dict[str, str] = request.param
     return chosen
@@ -95,6 +99,52 @@ def test_a_program_that_is_not_there(program: Program, way: dict[str, str]) -> N
     assert "no-such-program: not found" in ran.err
 
 
+def test_a_terminal_echoes_and_has_the_size_of_ours(newest: Program, way: dict[str, str]) -> None:
+    command = [newest.binary, *newest.options, "exec", "-it", "web", "--", "sh"]
+    with on_terminal(command, environment(newest, way), 31, 97) as terminal:
+        terminal.type("tty; stty size\r")
+        terminal.shows("31 97\r\n")
+        terminal.resize(44, 120)
+        terminal.until("stty size\r", "44 120\r\n")
+        terminal.type("exit 7\r")
+        assert terminal.ends() == 7
+
+
+def test_ports_are_forwarded(newest: Program, way: dict[str, str]) -> None:
+    with forwarded(newest, "pod/web", 7, **way) as (port, kubectl):
+        with (
+            socket.create_connection(("127.0.0.1", port), 10) as first,
+            socket.create_connection(("127.0.0.1", port), 10) as second,
+        ):
+            assert echoed(second, b"beside") == b"beside"
+            assert echoed(first, DATA[:200_000]) == DATA[:200_000]
+            first.shutdown(socket.SHUT_WR)
+            assert first.recv(1) == b"", "the end is passed on too"
+            assert echoed(second, b"goes on") == b"goes on"
+        assert kubectl.poll() is None
+
+
+def test_a_port_that_is_closed_is_said_and_ends_nothing(newest: Program, way: dict[str, str]) -> None:
+    with forwarded(newest, "pod/web", 9, **way) as (port, kubectl):
+        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+            assert connection.recv(1) == b""
+        line = said(kubectl, "error occurred forwarding")
+        assert "Connection refused" in line
+
+
+def test_forwarding_to_an_offline_node_fails_at_once(newest: Program, way: dict[str, str]) -> None:
+    ran = newest.run("port-forward", "pod/elsewhere", ":7", timeout=10, **way)
+    assert ran.code != 0
+
+
+def test_a_console_is_followed_and_takes_no_input(newest: Program) -> None:
+    newest.ok("create", "-f", "-", stdin=ENDING)
+    newest.ok("wait", "--for=condition=Ready", "pod/short", "--timeout=30s")
+    assert "takes no input" in newest.run("attach", "-i", "short").refused()
+    assert newest.run("attach", "short").ok() == "copepod: exit 0\n"
+    newest.ok("delete", "pod", "short", "--grace-period=1")
+
+
 # -- helpers ----------------------------------------------------------------------------------------------------------
 
 
@@ -121,3 +171,34 @@ def started(program: Program, *arguments: str, **extra: str) -> subprocess.Popen
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+@contextmanager
+def forwarded(program: Program, target: str, port: int, **extra: str) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """The local port, and who listens on it."""
+    with started(program, "port-forward", target, f":{port}", **extra) as kubectl:
+        try:
+            assert kubectl.stdout is not None
+            line = kubectl.stdout.readline().decode()
+            found = re.search(r"127\.0\.0\.1:(\d+) ->", line)
+            assert found, line or (kubectl.stderr.read() if kubectl.stderr else "")
+            yield int(found[1]), kubectl
+        finally:
+            kubectl.terminate()
+
+
+def echoed(connection: socket.socket, data: bytes) -> bytes:
+    connection.sendall(data)
+    back = b""
+    while len(back) < len(data) and (piece := connection.recv(65536)):
+        back += piece
+    return back
+
+
+def said(process: subprocess.Popen[bytes], text: str) -> str:
+    """The line of its standard error that has the text."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if text.encode() in line:
+            return line.decode()
+    pytest.fail(f"never said {text!r}")
