@@ -131,7 +131,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
         port = await stack.enter_async_context(_serving(settings, keys, app))
         kubeconfig = _write_access(settings, keys, port)
         scheduler = Scheduler(objects, world.clock, pods, nodes, namespaces)
-        orphans = Orphans(objects, pods, nodes, settings.nodes.lease_timeout)
+        orphans = Orphans(objects, world.clock, pods, nodes, settings.nodes.lease_timeout)
         background = {
             "pods": pods.run(),
             "nodes": nodes.run(),

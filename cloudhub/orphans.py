@@ -12,16 +12,21 @@ from collections.abc import Iterable
 
 from cloudhub.mirror import Mirror, each, level_loop
 from cloudhub.podindex import PodsByNode
+from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, Pod
+from kubeapi.disruption import targeted
 from kubeapi.objects import Objects
 
 _log = logging.getLogger(__name__)
 
 
 class Orphans:
-    def __init__(self, objects: Objects, pods: Mirror[Pod], nodes: Mirror[Node], quarantine: float) -> None:
+    def __init__(
+        self, objects: Objects, clock: Clock, pods: Mirror[Pod], nodes: Mirror[Node], quarantine: float
+    ) -> None:
         """`quarantine` in seconds (of the event loop)."""
         self._objects = objects
+        self._clock = clock
         self._pods = pods
         self._nodes = nodes
         self._quarantine = quarantine
@@ -62,4 +67,10 @@ class Orphans:
     async def _remove(self, pod: Pod) -> None:
         meta = pod.metadata
         _log.info("removing %s/%s: its node %s does not exist any more", meta.namespace, meta.name, pod.spec.node_name)
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            # First, for whoever holds it by a finalizer until it has ended: its node will never say so.
+            now = timestamp(self._clock.now())
+            ended = targeted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now)
+            ended.status.phase = "Failed"
+            await self._objects.update_status(ended)
         await self._objects.delete(Pod, meta.namespace, meta.name, uid=meta.uid, grace_seconds=0)

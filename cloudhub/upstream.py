@@ -147,7 +147,8 @@ def _require_own(pod: Pod, node: str) -> None:
 
 def torn_down(pod: Pod, origin: Origin) -> Pod | None:
     """What is left of a pod that its node has torn down: None = nothing, remove it. A pod that is not being deleted
-    stays as it is, and one that finalizers hold waits for them alone. Raises BadItem."""
+    stays as it is, and one that finalizers hold waits for them alone: as failed, if its node has not said how it ended,
+    so that a Job that waits for its end sees it, and nobody counts its room. Raises BadItem."""
     _require_own(pod, origin.node)
     if not pod.metadata.deletion_timestamp:
         return pod
@@ -155,6 +156,8 @@ def torn_down(pod: Pod, origin: Origin) -> Pod | None:
         return None
     released = pod.copied()
     released.metadata.deletion_grace_period_seconds = 0
+    if released.status.phase != "Succeeded":
+        released.status.phase = "Failed"
     return released
 
 

@@ -319,6 +319,27 @@ async def test_a_job_s_policies_with_kubectl(tmp_path: Path) -> None:
         assert (len(await here.pods("strict")), len(await here.pods("first"))) == (1, 1)
 
 
+async def test_a_job_that_waits_for_real_ends_hears_of_all_of_them(tmp_path: Path) -> None:
+    """Deleted on a living node, and lost with its node: neither says a phase of its own."""
+    async with cluster(tmp_path) as here:
+        rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        await here.create(job("long", FOREVER, podFailurePolicy={"rules": rules}, backoffLimit=1))
+
+        async def running_but(*others: str) -> Pod | None:
+            found = [pod for pod in await here.pods("long") if pod.status.phase == "Running"]
+            return found[0] if len(found) == 1 and found[0].metadata.name not in others else None
+
+        first: Pod = await until(running_but, "it runs")
+        await here.kubectl.ok("delete", "pod", first.metadata.name, "--timeout=20s")
+        second: Pod = await until(lambda: running_but(first.metadata.name), "one in its place")
+        (box,) = [box for box in here.boxes if box.name == second.spec.node_name]
+        await here.offline(box)
+        await here.kubectl.ok("delete", "node", box.name)
+        third: Pod = await until(lambda: running_but(first.metadata.name, second.metadata.name), "and elsewhere")
+        assert third.spec.node_name != box.name
+        assert (await here.get(Job, "long")).status.failed == 1, "what was lost with its node counts nowhere"
+
+
 async def test_a_cronjob_runs_at_its_time(tmp_path: Path) -> None:
     async with cluster(tmp_path, nodes=1) as here:
         spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job("tick", ["true"])["spec"]}}
