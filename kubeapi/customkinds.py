@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +18,7 @@ from kubeapi.jsonpaths import JsonPath
 from kubeapi.kinds.common import SCALE, STATUS
 from kubeapi.resource import AGE_COLUMN, NAME_COLUMN, VERBS, Cell, Column, ResourceType, Strategy, Subresource, Table
 from kubeapi.scale import BUILT_IN, ScalePaths
-from kubeapi.schemavalues import MISSING, validate
+from kubeapi.schemavalues import MISSING, ROOT, validate
 from kubeapi.shapes import SchemaShape
 from kubeapi.structural import Schema
 from kubeapi.validation import validate_metadata, validate_metadata_update
@@ -192,7 +193,8 @@ class CustomStrategy(Strategy[CustomObject]):
         return self.validate_update(new, old)
 
     def _valid(self, obj: CustomObject, old: Any) -> list[Cause]:
-        return validate(obj.to_dict(), self._schema, "", old)
+        causes = validate(obj.to_dict(), self._schema, "", old)
+        return [replace(cause, field=cause.field or ROOT) for cause in causes]
 
 
 def _take(target: dict[str, Any], source: Mapping[str, Any], name: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kubeapi.errors import Cause
 from kubeapi.fields import forbidden, invalid, not_supported, required
-from kubeapi.schemavalues import MISSING, by_key, key_of, kind_of
+from kubeapi.schemavalues import MISSING, ROOT, by_key, key_of, kind_of
 from kubeapi.structural import Schema, additional, field_of, items, properties
 
 RULES = "x-kubernetes-validations"
@@ -70,7 +70,7 @@ class Check:
     def refusal(self, said: str = "") -> Cause:
         """`said` is what the message's expression made."""
         text = said or self.message or f"failed rule: {self.rule}"
-        where = f"{self.path}{self.field_path}".removeprefix(".")
+        where = f"{self.path}{self.field_path}".removeprefix(".") or ROOT
         detail = {
             "FieldValueForbidden": f"Forbidden: {text}",
             "FieldValueRequired": f"Required value: {text}",
@@ -80,7 +80,7 @@ class Check:
 
     def failure(self, error: str) -> Cause:
         """It has no value."""
-        return invalid(self.path, self.kind, f"{error} evaluating rule: {self.message or self.rule}")
+        return invalid(self.path or ROOT, self.kind, f"{error} evaluating rule: {self.message or self.rule}")
 
 
 def count(schema: Any) -> int:

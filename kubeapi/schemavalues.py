@@ -18,6 +18,8 @@ from kubeapi.structural import EMBEDDED, INT_OR_STRING, Schema, additional, item
 
 MISSING: Any = object()
 """There is no old value to compare with."""
+ROOT = "<nil>"
+"""The path of what is wrong with the whole object, as the reference prints it here."""
 
 
 def validate(value: Any, schema: Schema, path: str = "", old: Any = MISSING) -> list[Cause]:

@@ -19,7 +19,7 @@ from kubeapi.errors import ApiError
 from kubeapi.resource import ResourceType
 from kubeapi.server.deletion import DeleteOptions
 from kubeapi.server.objects import StoreObjects
-from metastore.api import Change, Compacted
+from metastore.api import Compacted
 
 _log = logging.getLogger(__name__)
 
@@ -55,21 +55,24 @@ class CustomKinds:
 
     async def _follow(self) -> None:
         while True:
-            watch = self._objects.store.watch(self._objects.store.revision)
+            watched = self._watched()
+            watch = self._objects.store.watch(self._objects.store.revision, watched)
             try:
                 await self.reconcile()
-                async for change in watch:
-                    if self._matters(change):
-                        await self.reconcile()
-                return
+                while watched == self._watched():
+                    try:
+                        await anext(watch)
+                    except StopAsyncIteration:
+                        return
+                    await self.reconcile()
             except Compacted:
                 continue  # outrun: look at everything again
             finally:
                 watch.close()
 
-    def _matters(self, change: Change) -> bool:
-        kind = change.row.key.kind
-        return kind == self._resource.key or kind in self._going
+    def _watched(self) -> frozenset[str]:
+        """Definitions, and the objects of those that go."""
+        return frozenset({self._resource.key, *self._going})
 
     async def reconcile(self) -> None:
         definitions = await self._definitions()
