@@ -17,6 +17,7 @@ from kubeapi.clock import SystemClock, new_uid
 from kubeapi.core import Namespace
 from kubeapi.meta import ObjectMeta
 from kubeapi.resources import REGISTRY
+from kubeapi.server import process
 from kubeapi.server.app import create_app, serve
 from kubeapi.server.auth import StaticTokens, User
 from kubeapi.server.objects import StoreObjects
@@ -45,7 +46,8 @@ async def _hub(stack: AsyncExitStack, where: str) -> web.Application:
 def _bare(file: str) -> web.Application:
     body = Path(file).read_bytes()
 
-    async def handler(_request: web.Request) -> web.Response:
+    async def handler(request: web.Request) -> web.Response:
+        await request.read()
         return web.Response(body=body, content_type="application/json")
 
     app = web.Application()
@@ -54,4 +56,5 @@ def _bare(file: str) -> web.Application:
 
 
 if __name__ == "__main__":
+    process.tune()
     asyncio.run(run(*sys.argv[1:]))

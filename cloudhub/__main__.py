@@ -17,6 +17,7 @@ import click
 from cloudhub import daemon, settings
 from kubeapi.config import SettingsError
 from kubeapi.sdnotify import notify
+from kubeapi.server import process
 
 
 @click.command()
@@ -35,6 +36,7 @@ def main(path: str) -> None:
     logging.basicConfig(
         stream=sys.stderr, level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    process.tune()
     try:
         asyncio.run(_run(config))
     except daemon.StartError as error:
