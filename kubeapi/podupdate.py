@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kubeapi import resize, virtualmachineform, virtualmachinevalidation
+from kubeapi import gatedupdate, resize, virtualmachineform, virtualmachinevalidation
 from kubeapi.core import Container, ContainerStatus, Pod, PodSpec, Toleration
 from kubeapi.errors import Cause
 from kubeapi.fields import IMMUTABLE, forbidden, invalid, required, shown
@@ -50,6 +50,7 @@ def _validate_update(new: Pod, old: Pod) -> list[Cause]:
     if added:
         detail = f"only deletion is allowed, but found new scheduling gate '{added[0].name}'"
         causes.append(forbidden("spec.schedulingGates", detail))
+    causes += gatedupdate.validate(new.spec, old.spec)
     changes = list(_differences("spec", old.spec.to_dict(), _without_updatable(new.spec, old.spec).to_dict()))
     if changes:
         of_form = virtualmachinevalidation.UPDATABLE if old.spec.virtual_machine is not None else ()
@@ -106,6 +107,7 @@ def _without_updatable(new: PodSpec, old: PodSpec) -> PodSpec:
         spec.virtual_machine.shutdown_behavior = old.virtual_machine.shutdown_behavior
     spec.active_deadline_seconds = old.active_deadline_seconds
     spec.scheduling_gates = old.scheduling_gates
+    gatedupdate.set_back(spec, old)
     spec.tolerations = old.tolerations
     if (old.termination_grace_period_seconds or 0) < 0 and spec.termination_grace_period_seconds == 1:
         spec.termination_grace_period_seconds = old.termination_grace_period_seconds
