@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "data"
 CHAPTERS = sorted((DATA / "clients" / "kubectl").glob("*.yaml"))
 SAMPLE = {"reading", "resizing"}
 """What the older kubectl is asked every time; the rest of it by `make test-long`."""
-STREAMS = {"attach", "cp", "exec", "exec-it", "logs", "logs-f", "logs-prev", "port-forward", "run-i"}
+STREAMS = {"attach", "cp", "logs", "logs-f", "logs-prev", "port-forward", "run-i"}
 """Commands that carry bytes from a node."""
 
 
