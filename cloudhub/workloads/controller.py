@@ -53,6 +53,8 @@ class Kind(Generic[T]):
     claims: Callable[[T, KubeObject], bool] = lambda obj, child: False
     wakes: Mapping[type[Any], Concerned] = field(default_factory=dict)
     """Other kinds whose changes matter."""
+    notices: Mapping[type[Any], Callable[[Any], object]] = field(default_factory=dict)
+    """What of such another object matters; else all of it does. Nodes report all the time, and mostly nothing new."""
 
 
 class Controller(Generic[T]):
@@ -69,7 +71,7 @@ class Controller(Generic[T]):
         for model in kind.children:
             cluster.mirror(model).listen(self._child_changed)
         for model, concerned in kind.wakes.items():
-            cluster.mirror(model).listen(self._waker(concerned))
+            cluster.mirror(model).listen(self._waker(model, concerned))
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -80,8 +82,22 @@ class Controller(Generic[T]):
         finally:
             self._queue.close()
 
-    def _waker(self, concerned: Concerned) -> Callable[[KubeObject], None]:
-        return lambda obj: self._wake(concerned(self._cluster, obj))
+    def _waker(self, model: type[Any], concerned: Concerned) -> Callable[[KubeObject], None]:
+        notice = self._kind.notices.get(model)
+        if notice is None:
+            return lambda obj: self._wake(concerned(self._cluster, obj))
+        noticed: dict[Identity, object] = {}
+
+        def changed(obj: KubeObject) -> None:
+            key = _identity(obj)
+            current = self._cluster.find(model, key)
+            before, now = noticed.pop(key, None), notice(current) if current is not None else None
+            if now is not None:
+                noticed[key] = now
+            if before != now:
+                self._wake(concerned(self._cluster, obj))
+
+        return changed
 
     def _wake(self, keys: Sequence[Identity]) -> None:
         for key in keys:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cloudhub.mirror import Identity
+from cloudhub.placement_nodes import ready_status
 from cloudhub.workloads import cronjobs, daemonsets, deployments, jobs, pods, replicasets, statefulsets
 from cloudhub.workloads.actions import Plan
 from cloudhub.workloads.cluster import Cluster, controller_of
@@ -102,6 +103,11 @@ def _every_daemonset(cluster: Cluster, node: Node) -> Sequence[Identity]:
     return list(cluster.mirror(DaemonSet).items)
 
 
+def _of_node(node: Node) -> object:
+    """What decides whether a daemon runs there, and whether it is to be waited for."""
+    return node.metadata.uid, node.metadata.labels, node.spec, ready_status(node)
+
+
 def _deployment_of(cluster: Cluster, pod: Pod) -> Sequence[Identity]:
     """Recreate waits for the end of pods, which are two steps away."""
     owner = controller_of(pod)
@@ -120,7 +126,15 @@ def _selects(obj: Any, child: KubeObject) -> bool:
 KINDS: tuple[Kind[Any], ...] = (
     Kind(Deployment, "deployment-controller", _deployment, (ReplicaSet,), _selects, {Pod: _deployment_of}),
     Kind(ReplicaSet, "replicaset-controller", _replicaset, (Pod,), _selects),
-    Kind(DaemonSet, "daemonset-controller", _daemonset, (Pod, ControllerRevision), _selects, {Node: _every_daemonset}),
+    Kind(
+        DaemonSet,
+        "daemonset-controller",
+        _daemonset,
+        (Pod, ControllerRevision),
+        _selects,
+        {Node: _every_daemonset},
+        {Node: _of_node},
+    ),
     Kind(
         StatefulSet,
         "statefulset-controller",

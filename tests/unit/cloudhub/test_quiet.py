@@ -10,10 +10,15 @@ import pytest
 from cloudhub.mirror import Mirror
 from cloudhub.nodes import NodeLifecycle
 from cloudhub.scheduler import Scheduler
+from cloudhub.workloads.cluster import Cluster
+from cloudhub.workloads.controller import Controller
+from cloudhub.workloads.kinds import KINDS, OWNED, WATCHED
 from kubeapi.core import Namespace, Node, Pod
 from kubeapi.objects import WatchEvent, WatchEventType
+from kubeapi.workloads import DaemonSet
 from tests.support.hub import SettableClock
 from tests.support.kube import node, pod
+from tests.support.workloads import daemonset
 
 ANYTHING: Any = None
 
@@ -78,3 +83,23 @@ async def test_the_node_lifecycle_wakes_for_what_says_otherwise_only(pods: Mirro
     wrong = {"conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]}
     takes(pods, pod("x", bound="n1", status=wrong))
     assert woken(lifecycle._wake)
+
+
+async def test_daemonsets_wake_for_what_decides_about_a_node_only(pods: Mirror[Pod], nodes: Mirror[Node]) -> None:
+    mirrors: dict[type[Any], Mirror[Any]] = {model: Mirror(ANYTHING, model) for model in WATCHED}
+    cluster = Cluster(mirrors | {Pod: pods, Node: nodes}, OWNED)
+    (kind,) = (kind for kind in KINDS if kind.model is DaemonSet)
+    controller = Controller(kind, cluster, ANYTHING, SettableClock())
+    wake = controller._queue._wake
+    takes(mirrors[DaemonSet], daemonset())
+    takes(nodes, node())
+    assert woken(wake)
+    heartbeat = node()
+    heartbeat.status.conditions[0].last_heartbeat_time = "2026-01-01T00:00:00Z"
+    takes(nodes, heartbeat)
+    assert not woken(wake)
+    for changed in (node(ready="Unknown"), node(labels={"zone": "a"}), node(spec={"unschedulable": True})):
+        takes(nodes, changed)
+        assert woken(wake)
+    nodes._take(WatchEvent(WatchEventType.DELETED, node()))
+    assert woken(wake)
