@@ -36,6 +36,24 @@ _PORT_KEYS = {"ContainerPort": "containerPort", "ServicePort": "port"}
 
 Schema = dict[str, Any]
 
+_STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+_STATUS_SCHEMA: Schema = {
+    "type": "object",
+    "description": "Status is what a request that failed is answered with.",
+    "properties": {
+        "apiVersion": {"type": "string", "description": ""},
+        "kind": {"type": "string", "description": ""},
+        "metadata": {"type": "object", "description": ""},
+        "status": {"type": "string", "description": "Success or Failure."},
+        "message": {"type": "string", "description": "For people."},
+        "reason": {"type": "string", "description": "For programs; one word."},
+        "details": {"type": "object", "description": "Whom it is about, and causes by field."},
+        "code": {"type": "integer", "format": "int32", "description": "The HTTP status."},
+    },
+    "required": ["kind", "apiVersion", "status"],
+    "x-kubernetes-group-version-kind": [{"group": "", "kind": "Status", "version": "v1"}],
+}
+
 
 class Documents:
     """One document per group and version, made when first asked for, and anew when its kinds are others."""
@@ -90,7 +108,7 @@ def _path(group: str, version: str) -> str:
 
 def _document(kinds: Sequence[ResourceType[Any]]) -> Schema:
     paths: Schema = {}
-    schemas: Schema = {}
+    schemas: Schema = {_STATUS: _STATUS_SCHEMA}
     for item in kinds:
         paths |= _paths(item)
         schemas |= _schemas(item)
@@ -140,7 +158,7 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
         "operationId": f"{verb}{item.group.partition('.')[0].title() or 'Core'}{item.version.title()}{item.kind}",
         "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
         "x-kubernetes-group-version-kind": {"group": item.group, "version": item.version, "kind": item.kind},
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
+        "responses": _responses(verb, reference),
     }
     if method in ("post", "put", "patch"):
         types: tuple[str, ...] = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
@@ -153,6 +171,16 @@ def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
             for name, kind in (_PATCH_PARAMETERS if method == "patch" else _WRITE_PARAMETERS).items()
         ]
     return operation
+
+
+def _responses(verb: str, reference: Schema) -> Schema:
+    succeeded = {"200": "OK"} | ({"201": "Created"} if verb in ("create", "update", "patch") else {})
+    described = {code: (words, reference) for code, words in succeeded.items()}
+    described["default"] = ("What was wrong", {"$ref": _REF + _STATUS})
+    return {
+        code: {"description": words, "content": {"application/json": {"schema": schema}}}
+        for code, (words, schema) in described.items()
+    }
 
 
 # Schemas

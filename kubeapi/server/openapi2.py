@@ -39,7 +39,7 @@ def _patch(operation: Json) -> Json:
     parameters = [
         {"name": item["name"], "in": "query", "type": item["schema"]["type"]} for item in operation["parameters"]
     ]
-    answers = {"200": {"description": "OK"}}
+    answers = {code: {"description": found["description"]} for code, found in operation["responses"].items()}
     return {**kept, "consumes": [*operation["requestBody"]["content"]], "parameters": parameters, "responses": answers}
 
 
