@@ -31,6 +31,8 @@ GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _TELL_AGAIN = 300.0
 """Seconds after which a pod that waits is tried again, whatever has happened (the reference's flush)."""
 
+_ATTEMPTS = 5
+
 _log = logging.getLogger(__name__)
 
 
@@ -288,15 +290,26 @@ class Scheduler:
         meta = victim.metadata
         if meta.deletion_timestamp:
             return
-        victim = await self._objects.get(Pod, meta.namespace, meta.name)
-        if victim.metadata.uid != meta.uid:
-            return
-        why = f"{by.spec.scheduler_name or NAME}: preempting to accommodate a higher priority pod"
-        await self._objects.update_status(targeted(victim, BY_SCHEDULER, why, self._now()))
+        await self._target(victim, by)
         await self._objects.delete(Pod, meta.namespace, meta.name, uid=meta.uid)
         _log.info("%s makes room on %s for %s", _name(victim), node, _name(by))
         message = f"Preempted by pod {by.metadata.uid} on node {node}"
         await self._recorder.record(victim, "Normal", "Preempted", message)
+
+    async def _target(self, victim: Pod, by: Pod) -> None:
+        """Its node writes its status all the time: whoever comes between is not to hold up its end."""
+        meta = victim.metadata
+        why = f"{by.spec.scheduler_name or NAME}: preempting to accommodate a higher priority pod"
+        for _ in range(_ATTEMPTS):
+            seen = await self._objects.get(Pod, meta.namespace, meta.name)
+            try:
+                seen.metadata.uid = meta.uid  # another one of its name is not meant: 409
+                await self._objects.update_status(targeted(seen, BY_SCHEDULER, why, self._now()))
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+            else:
+                return
 
     async def _bind(self, pod: Pod, node: str) -> None:
         meta, uid = pod.metadata, pod.metadata.uid or ""
