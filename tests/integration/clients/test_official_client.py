@@ -27,6 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 NAMESPACE = "official"
+NOT_READY = client.V1ContainerStatus(name="", image="", image_id="", ready=False, restart_count=0)
 
 
 def container(**more: Any) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def core(api: client.ApiClient) -> client.CoreV1Api:
 def running(core: client.CoreV1Api, name: str) -> Any:
     def look() -> Any:
         found = core.read_namespaced_pod(name, NAMESPACE)
-        return found if found.status.phase == "Running" else None
+        return found if all(item.ready for item in found.status.container_statuses or [NOT_READY]) else None
 
     return eventually(look)
 
