@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -18,7 +21,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from kubeapi.resource import ResourceType
 from tests.support.livehub import LiveHub, live_hub
+from tests.support.randomobjects import KINDS, name_of, objects, plain
 
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
 SAMPLE = settings(
@@ -30,6 +35,7 @@ SAMPLE = settings(
     suppress_health_check=list(HealthCheck),
 )
 MANY = settings(SAMPLE, max_examples=200, derandomize=False)
+LIVES, MANY_LIVES = settings(SAMPLE, max_examples=10), settings(MANY, max_examples=300)
 PATIENCE = 20
 
 
@@ -48,6 +54,14 @@ class Asking:
         answer = self.session.get(self.hub.url + path, timeout=PATIENCE)
         answer.raise_for_status()
         return answer.json()
+
+    def send(self, method: str, path: str, body: Any) -> int:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        answer = self.session.request(
+            method, self.hub.url + path, data=json.dumps(body), headers={"Content-Type": kind}, timeout=PATIENCE
+        )
+        assert answer.status_code < 500, (method, path, body, answer.text)
+        return answer.status_code
 
     def documents(self) -> list[Any]:
         index = self.get("/openapi/v3")["paths"].values()
@@ -90,6 +104,54 @@ def test_what_the_documents_promise(asking: Asking, caplog: pytest.LogCaptureFix
 def test_what_the_documents_promise_for_long(asking: Asking, caplog: pytest.LogCaptureFixture) -> None:
     for document in asking.documents():
         asking.everything(document, MANY)
+    nothing_failed(asking, caplog)
+
+
+WATCHED = (
+    "pods",
+    "nodes",
+    "deployments",
+    "replicasets",
+    "daemonsets",
+    "statefulsets",
+    "jobs",
+    "cronjobs",
+    "services",
+    "poddisruptionbudgets",
+    "resourcequotas",
+    "limitranges",
+    "persistentvolumeclaims",
+    "customresourcedefinitions",
+)
+"""Kinds that controllers, scheduler, janitors and nodes act upon."""
+
+
+def lived_through(asking: Asking, resource: ResourceType[Any], data: st.DataObject) -> None:
+    """Made, its spec and its status changed at random, and left lying about."""
+    base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    path = f"{base}/namespaces/default/{resource.plural}" if resource.namespaced else f"{base}/{resource.plural}"
+    name = name_of(resource)
+    if asking.send("POST", path, data.draw(objects(resource))) != 201:
+        asking.send("POST", path, plain(resource))
+    status = f"{path}/{name}/status"
+    for where in (f"{path}/{name}", status, status):
+        asking.send("PATCH", where, data.draw(objects(resource)))
+    if data.draw(st.booleans()):
+        asking.send("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
+
+
+@pytest.mark.parametrize("how", [LIVES, pytest.param(MANY_LIVES, marks=pytest.mark.long)], ids=["sample", "long"])
+def test_controllers_live_through_whatever_is_stored(
+    asking: Asking, caplog: pytest.LogCaptureFixture, how: settings
+) -> None:
+    watched = [resource for resource in KINDS if resource.plural in WATCHED]
+    how(given(st.data())(lambda data: [lived_through(asking, resource, data) for resource in watched] and None))()
+    asking.send("POST", "/api/v1/namespaces", {"metadata": {"name": "calm"}})
+    deployment = plain(next(resource for resource in KINDS if resource.plural == "deployments"))
+    assert asking.send("POST", "/apis/apps/v1/namespaces/calm/deployments", deployment) == 201
+    deadline = time.monotonic() + PATIENCE
+    while not asking.get("/api/v1/namespaces/calm/pods")["items"]:
+        assert time.monotonic() < deadline, "a plain Deployment gets its pod"
     nothing_failed(asking, caplog)
 
 
