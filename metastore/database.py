@@ -3,12 +3,14 @@ all other SQL is shared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import SQLAlchemyError
+
+from metastore.api import Key, Row
 
 Rows = Sequence[Mapping[str, object]]
 """Each with every column of the table they belong to."""
@@ -40,6 +42,9 @@ class Database(Protocol):
 
     def asking(self) -> AbstractContextManager[Connection]:
         """For one statement, which is a snapshot by itself: on a server one round trip instead of three."""
+
+    def found(self, keys: Collection[Key]) -> dict[Key, Row]:
+        """The current rows under those of `keys` that exist; inside a transaction of `writer`."""
 
     def insert(self, table: Table, rows: Rows) -> None:
         """Inside a transaction of `writer`."""

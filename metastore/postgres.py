@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
@@ -27,8 +27,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from metastore import exclusive
-from metastore.api import Unavailable
+from metastore.api import Key, Row, Unavailable
 from metastore.database import Rows, column_names, key_names, reason
+from metastore.queries import fetch_many
 
 SCHEMES = ("postgresql://", "postgres://")
 READERS = 4
@@ -78,6 +79,9 @@ class PostgresDatabase:
     def asking(self) -> Iterator[Connection]:
         with self._questions.connect() as connection:
             yield connection
+
+    def found(self, keys: Collection[Key]) -> dict[Key, Row]:
+        return fetch_many(self.writer, keys)
 
     def insert(self, table: Table, rows: Rows) -> None:
         names = ", ".join(column_names(table))

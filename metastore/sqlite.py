@@ -5,22 +5,25 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Connection, Engine, Table, and_, bindparam, create_engine, event, insert, update
+from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from metastore.api import Incompatible, InUse, Unavailable
+from metastore.api import Incompatible, InUse, Key, Row, Unavailable
 from metastore.database import Rows, column_names, key_names, reason
+from metastore.schema import objects
 
 MEMORY = ":memory:"
 
 _PAGE_BYTES = 1024
 """A commit writes each page that it touches, whole; most touch few bytes of many pages. Of new files only."""
+_KEYS_AT_ONCE = 256
+"""Bounds the parameters of one statement."""
 _CHECKPOINT_PAGES = 4000
 """About 4 MB of log between two checkpoints, as SQLite's default is with its default page."""
 
@@ -54,16 +57,32 @@ class SqliteDatabase:
 
     asking = reading
 
+    # The statements of every commit are written out: for a few rows, building them would take most of the time.
+
+    def found(self, keys: Collection[Key]) -> dict[Key, Row]:
+        rows: dict[Key, Row] = {}
+        names = list(keys)
+        for start in range(0, len(names), _KEYS_AT_ONCE):
+            some = names[start : start + _KEYS_AT_ONCE]
+            values = tuple(part for key in some for part in (key.kind, key.namespace, key.name))
+            for kind, namespace, name, *rest in self.writer.exec_driver_sql(_found(len(some)), values):
+                key = Key(kind, namespace, name)
+                rows[key] = Row(key, *rest)
+        return rows
+
     def insert(self, table: Table, rows: Rows) -> None:
-        self.writer.execute(insert(table), rows)
+        names = column_names(table)
+        marks = ", ".join("?" * len(names))
+        self._many(f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({marks})", names, rows)
 
     def update(self, table: Table, rows: Rows) -> None:
         keys = key_names(table)
-        # A parameter may not have the name of a column that it is compared with.
-        named = {name: f"k_{name}" if name in keys else name for name in column_names(table)}
-        same = and_(*(table.c[name] == bindparam(named[name]) for name in keys))
-        changed = update(table).where(same).values({name: bindparam(name) for name in named if name not in keys})
-        self.writer.execute(changed, [{named[name]: value for name, value in row.items()} for row in rows])
+        others = [name for name in column_names(table) if name not in keys]
+        values, same = (joint.join(f"{name} = ?" for name in some) for joint, some in ((", ", others), (" AND ", keys)))
+        self._many(f"UPDATE {table.name} SET {values} WHERE {same}", [*others, *keys], rows)
+
+    def _many(self, statement: str, names: Sequence[str], rows: Rows) -> None:
+        self.writer.exec_driver_sql(statement, [tuple(row[name] for name in names) for row in rows])
 
     def announce(self, revision: int) -> None:
         """There is nobody else."""
@@ -81,6 +100,14 @@ class SqliteDatabase:
     def _unlock(self) -> None:
         if self._lock:
             self._lock.close()
+
+
+def _found(count: int) -> str:
+    """A cross join keeps its order: each wanted key is looked up, whatever the planner thinks of the table's size."""
+    names = ", ".join(f"objects.{name}" for name in column_names(objects))
+    same = " AND ".join(f"objects.{name} = wanted.{name}" for name in key_names(objects))
+    wanted = f"WITH wanted({', '.join(key_names(objects))}) AS (VALUES {', '.join(['(?, ?, ?)'] * count)})"
+    return f"{wanted} SELECT {names} FROM wanted CROSS JOIN objects ON {same}"
 
 
 def _lock(path: str | os.PathLike[str]) -> IO[bytes]:

@@ -10,7 +10,7 @@ every other writer until the commit, so that revisions become visible in order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,7 +34,7 @@ from metastore.api import (
 )
 from metastore.database import Database, reason
 from metastore.planning import ObjectPlan
-from metastore.queries import BY_KEY, bind, fetch_many
+from metastore.queries import BY_KEY, bind
 from metastore.schema import journal, log, objects, outbox, scalars
 
 _DELETE = delete(objects).where(BY_KEY)
@@ -57,15 +57,13 @@ class Counters:
         return cls(**{row.name: int(row.value) for row in connection.execute(query)})
 
     def save(self, connection: Connection, before: Counters) -> None:
-        was = asdict(before)
-        changed = [
-            {"k_name": name, "v_value": str(value)} for name, value in asdict(self).items() if value != was[name]
-        ]
+        found = ((name, getattr(self, name)) for name in COUNTERS)
+        changed = [{"k_name": name, "v_value": str(value)} for name, value in found if value != getattr(before, name)]
         if changed:
             connection.execute(_COUNT, changed)
 
 
-COUNTERS = tuple(asdict(Counters()))
+COUNTERS = tuple(field.name for field in fields(Counters))
 
 
 class _Lists:
@@ -129,19 +127,25 @@ class Writer:
         self._database = database
         self._connection = database.writer
         self._log_bound = log_bound
+        self._counters: Counters | None = None
 
     def write(self, batch: Sequence[Sequence[Op]]) -> list[Committed | StoreError]:
         """One result a commit, in order. Raises Unavailable when the database takes nothing at all."""
+        before, self._counters = self._counters, None  # what a failure leaves is read again
         try:
             with self._connection.begin():
-                return self._write(batch)
+                results, after = self._write(batch, before)
+            self._counters = after
+            return results
         except SQLAlchemyError as error:
             raise Unavailable(f"the store cannot write: {reason(error)}") from error
 
-    def _write(self, batch: Sequence[Sequence[Op]]) -> list[Committed | StoreError]:
-        counters = Counters.locked(self._connection)
+    def _write(
+        self, batch: Sequence[Sequence[Op]], known: Counters | None
+    ) -> tuple[list[Committed | StoreError], Counters]:
+        counters = self._locked(known)
         keys = {op.key for ops in batch for op in ops if isinstance(op, (Put, Delete))}
-        plan = ObjectPlan(fetch_many(self._connection, keys), counters.revision)
+        plan = ObjectPlan(self._database.found(keys), counters.revision)
         lists = _Lists(self._connection, counters, self._log_bound)
         results: list[Committed | StoreError] = []
         for ops in batch:
@@ -158,7 +162,13 @@ class Writer:
         after.save(self._connection, counters)
         if plan.changes:
             self._database.announce(plan.revision)
-        return results
+        return results, after
+
+    def _locked(self, known: Counters | None) -> Counters:
+        """Where this process alone writes, nobody else changes them: they are read once."""
+        if known is None or self._database.shared:
+            return Counters.locked(self._connection)
+        return known
 
     def _store(self, plan: ObjectPlan) -> None:
         found, final = plan.found, plan.final
@@ -176,6 +186,7 @@ class Writer:
 
         Returns up to where history is forgotten.
         """
+        self._counters = None
         try:
             with self._connection.begin():
                 return self._compact(upto)

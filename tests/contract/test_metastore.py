@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from metastore import queries
 from metastore.api import (
     STORE_ID,
     ChangeType,
@@ -235,3 +236,14 @@ async def test_names_are_ordered_by_bytes(store: SqlStore) -> None:
     names = ["a-b", "a.b", "aa", "a1", "a"]
     await store.commit(*(Put(Key("pods", "default", name), name, b"") for name in names))
     assert [row.key.name for row in (await store.list("pods")).rows] == sorted(names)
+
+
+async def test_a_commit_of_more_rows_than_one_statement_names(store: SqlStore) -> None:
+    keys = [Key(kind, "default", f"p{number}") for kind in ("pods", "nodes") for number in range(600)]
+    await store.commit(*(Put(key, key.name, b"1", expect=0) for key in keys))
+    changed = await store.commit(*(Put(key, key.name, b"\x002", replace=True) for key in keys))
+    assert [change.previous.value if change.previous else None for change in changed.changes] == [b"1"] * 1200
+    await store.commit(*(Delete(key) for key in keys[:599]))
+    assert [row.value for row in (await store.list("pods")).rows] == [b"\x002"]
+    with store._database.reading() as connection:
+        assert len(queries.current(connection, "nodes", None).rows) == 600
