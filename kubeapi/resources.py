@@ -17,6 +17,7 @@ from kubeapi.core import (
     ServiceAccount,
 )
 from kubeapi.kinds import (
+    admissionpolicies,
     apiextensions,
     apps,
     autoscaling,
@@ -27,6 +28,7 @@ from kubeapi.kinds import (
     rbac,
     storage,
     verticalautoscaling,
+    webhooks,
 )
 from kubeapi.resource import VERBS, Registry, ResourceType, Subresource
 
@@ -180,6 +182,7 @@ _BUILT_IN: tuple[ResourceType[Any], ...] = (
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    *admissionpolicies.KINDS,
     *apps.KINDS,
     *autoscaling.KINDS,
     *batch.KINDS,
@@ -189,6 +192,7 @@ _BUILT_IN: tuple[ResourceType[Any], ...] = (
     *rbac.KINDS,
     *storage.KINDS,
     *verticalautoscaling.KINDS,
+    *webhooks.KINDS,
 )
 
 CUSTOM_RESOURCE_DEFINITIONS = apiextensions.declaration(frozenset(item.key for item in _BUILT_IN))

@@ -22,6 +22,7 @@ MERGE_KEYS: Mapping[str, str] = {
     "hostIPs": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
+    "matchConditions": "name",
     "ownerReferences": "uid",
     "podIPs": "ip",
     "resourceClaimStatuses": "name",
@@ -29,9 +30,11 @@ MERGE_KEYS: Mapping[str, str] = {
     "schedulingGates": "name",
     "secrets": "name",
     "topologySpreadConstraints": "topologyKey",
+    "variables": "name",
     "volumeDevices": "devicePath",
     "volumeMounts": "mountPath",
     "volumes": "name",
+    "webhooks": "name",
 }
 """By field name: the core types give each of these names one meaning. Anything else is atomic (tolerations, args)."""
 

@@ -1,61 +1,69 @@
-"""Admission that must look at other objects, between a kind's own validation and the write. The rules are pure
-(`kubeapi.admission`, `podclasses`, `quotas`, `disruption`); this fetches what they look at."""
+"""Admission: the chain of plug-ins that every write goes through, and the quotas around it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from kubeapi import admission, podclasses, quotas, virtualmachineform
-from kubeapi.core import LimitRange, Node, Pod
-from kubeapi.errors import ApiError
+from kubeapi import quotas
 from kubeapi.meta import KubeObject
-from kubeapi.policies import PriorityClass, ResourceQuota, RuntimeClass
+from kubeapi.policies import ResourceQuota
 from kubeapi.resource import ResourceType
+from kubeapi.server import caller
+from kubeapi.server.chain import Chain, Operation, Request
+from kubeapi.server.evaluator import Evaluator
+from kubeapi.server.plugins import RESIZE, LimitRanger, PodDefaults, PodResize, Priority, RuntimeClasses, known
+from kubeapi.server.validatingpolicies import ValidatingPolicies
+from kubeapi.server.webhookcalls import WebhookCaller
+from kubeapi.server.webhooks import MutatingWebhooks, ValidatingWebhooks
 
 if TYPE_CHECKING:
     from kubeapi.server.objects import StoreObjects
 
-RESIZE = "resize"
-
-
-def _resizes(subresource: str, new: Pod, old: Pod) -> bool:
-    """By the subresource; in Arktos' form by an ordinary update as well."""
-    if subresource == RESIZE:
-        return new.spec != old.spec
-    return not subresource and virtualmachineform.resizes(new.spec, old.spec)
-
-
-M = TypeVar("M", bound=KubeObject)
+T = TypeVar("T", bound=KubeObject)
 
 
 class Admission:
     def __init__(self, objects: StoreObjects) -> None:
         self._objects = objects
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._evaluator = Evaluator()
+        self._calls = WebhookCaller(objects)
+        limits = LimitRanger(objects)
+        defaults = PodDefaults(limits, Priority(objects), RuntimeClasses(objects))
+        self._chain = Chain(
+            mutating=(defaults, MutatingWebhooks(objects, self._calls, self._evaluator, defaults)),
+            validating=(
+                PodResize(objects),
+                limits,
+                ValidatingPolicies(objects, self._evaluator),
+                ValidatingWebhooks(objects, self._calls, self._evaluator),
+            ),
+        )
 
-    async def complete(self, obj: KubeObject) -> None:
-        """Fill in what policies and classes give to a new object. Raises ApiError 403."""
-        if not isinstance(obj, Pod):
-            return
-        form = virtualmachineform.form_of(obj)
-        admission.apply_limit_defaults(obj, await self._limit_ranges(obj))
-        podclasses.apply_priority(obj, await self._all(PriorityClass))
-        podclasses.apply_runtime(obj, await self._found(RuntimeClass, obj.spec.runtime_class_name))
-        virtualmachineform.realign(obj, form)
+    async def mutate(
+        self, resource: ResourceType[T], new: T, old: T | None, subresource: str = "", *, dry_run: bool = False
+    ) -> T:
+        """`new`, completed and changed; it may be another object. Raises ApiError 400, 403, 500, or a webhook's own."""
+        request = _request(resource, new, old, subresource, dry_run)
+        await self._chain.mutate(request)
+        assert isinstance(request.new, resource.model)  # a plug-in puts nothing else there
+        return request.new
 
-    async def admit(self, subresource: str, new: KubeObject, old: KubeObject | None) -> None:
-        """Raises ApiError 403."""
-        if not isinstance(new, Pod):
-            return
-        if old is None:
-            admission.admit_limits(new, await self._limit_ranges(new))
-        elif isinstance(old, Pod) and _resizes(subresource, new, old):
-            admission.admit_resize(new, old, await self._found(Node, new.spec.node_name))
-            admission.admit_limits(new, await self._limit_ranges(new))
+    async def validate(
+        self, resource: ResourceType[T], new: T, old: T | None, subresource: str = "", *, dry_run: bool = False
+    ) -> None:
+        """Raises ApiError 403, 422, 500, or a webhook's own."""
+        await self._chain.validate(_request(resource, new, old, subresource, dry_run))
+
+    async def admit_deletion(self, resource: ResourceType[T], old: T, *, dry_run: bool = False) -> None:
+        """Raises as `validate`."""
+        request = _request(resource, None, old, "", dry_run)
+        await self._chain.mutate(request)
+        await self._chain.validate(request)
 
     @asynccontextmanager
     async def reserving(
@@ -82,25 +90,18 @@ class Admission:
         """For decisions that rest on the sum of a namespace's objects."""
         return self._locks.setdefault(namespace, asyncio.Lock())
 
+    async def close(self) -> None:
+        """Ends what was started for it; should something be admitted after that, it starts again."""
+        await self._calls.close()
+        await self._evaluator.close()
+
     async def _quotas(self, resource: ResourceType[Any], namespace: str) -> list[ResourceQuota]:
-        return [
-            quota for quota in await self._all(ResourceQuota, namespace) if quotas.bounded(resource, quota.spec.hard)
-        ]
+        listed = await known(self._objects, ResourceQuota, namespace)
+        return [quota for quota in listed if quotas.bounded(resource, quota.spec.hard)]
 
-    async def _limit_ranges(self, pod: Pod) -> Sequence[LimitRange]:
-        return await self._all(LimitRange, pod.metadata.namespace)
 
-    async def _all(self, model: type[M], namespace: str | None = None) -> Sequence[M]:
-        """Read only: what it gives is shared. The request has read already, and so has refreshed what is known."""
-        page = await self._objects.page(self._objects.registry.of(model), namespace, known=True)
-        return [entity.obj for entity in page.entities]
-
-    async def _found(self, model: type[M], name: str | None) -> M | None:
-        if not name:
-            return None
-        try:
-            return await self._objects.get(model, None, name)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
+def _request(
+    resource: ResourceType[Any], new: KubeObject | None, old: KubeObject | None, subresource: str, dry_run: bool
+) -> Request:
+    operation = Operation.CREATE if old is None else Operation.DELETE if new is None else Operation.UPDATE
+    return Request(operation, resource, caller.current(), new, old, subresource, dry_run)

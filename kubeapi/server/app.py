@@ -78,7 +78,11 @@ def create_app(
     async def stop(_app: web.Application) -> None:
         server.stopping.set()
 
+    async def end_admission(_app: web.Application) -> None:
+        await objects.admission.close()
+
     app.on_shutdown.append(stop)
+    app.on_cleanup.append(end_admission)
     return app
 
 
@@ -145,9 +149,12 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
         await authorizer.require(user, authorizing.action_of(request.method, path, request.query))
     request[USER] = user
     acting = caller.begin(user)
-    response = await handler(request)
+    try:
+        response = await handler(request)
+    except ApiError as error:
+        response = failure(request, error)  # here already, for warnings go with refusals, too
     if acting.warnings and not response.prepared:
-        for name, value in warnings(acting.warnings):
+        for name, value in warnings(list(dict.fromkeys(acting.warnings))):
             response.headers.add(name, value)
     return response
 

@@ -199,10 +199,10 @@ class StoreObjects:
         resource.strategy.default(obj)
         if by is not None:
             meta.managed_fields = ownership.created(resource, obj, by, now)
-        await self.admission.complete(obj)
+        obj = await self.admission.mutate(resource, obj, None, dry_run=dry_run)
         resource.strategy.prepare_create(obj)
         preparing.refuse(resource, obj, resource.strategy.validate_create(obj))
-        await self.admission.admit("", obj, None)
+        await self.admission.validate(resource, obj, None, dry_run=dry_run)
         put = encode_put(resource, obj, 0)
         with _StoreErrors(passing=Conflict):
             try:
@@ -314,10 +314,11 @@ class StoreObjects:
             old = entity.obj
             wish = edit(entity.copied())
             preparing.check_identity(resource, wish, old)
+            wish = await self.admission.mutate(resource, wish, old, subresource, dry_run=dry_run)
             new = preparing.prepared(
                 resource, subresource, wish, entity, Author(by, timestamp(self.clock.now()), through)
             )
-            await self.admission.admit(subresource, new, old)
+            await self.admission.validate(resource, new, old, subresource, dry_run=dry_run)
             value, row = encode(new), entity.row
             if value == row.value:
                 return entity
@@ -350,6 +351,7 @@ class StoreObjects:
         for _ in range(_ATTEMPTS):
             entity = await self.read(resource, namespace, name)
             row, obj = entity.row, entity.copied()
+            await self.admission.admit_deletion(resource, entity.obj, dry_run=options.dry_run)
             verdict = deletion.plan(resource, obj, options, self.clock.now())
             if verdict is Verdict.KEEP or options.dry_run:
                 return Deleted(obj, gone=verdict is Verdict.REMOVE)
