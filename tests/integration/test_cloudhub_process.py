@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,6 +142,24 @@ def test_s80_without_a_broker_it_serves_and_what_it_acknowledged_survives_kill_9
         assert process.returncode == 0
         assert "no broker: cannot connect to 127.0.0.1:1" in log
         assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("daemon", ["cloudhub", "edgecore"])
+def test_a_stop_that_comes_while_it_still_starts_is_obeyed(tmp_path: Path, daemon: str, number: signal.Signals) -> None:
+    """At any moment of its start, from when its own code runs."""
+    config = configure(tmp_path)
+    imported = f"import sys, {daemon}.__main__ as it; sys.argv[1:] = ['--config', {str(config)!r}]; print(flush=True)"
+    for delay in (0.0, 0.1, 0.3, 0.6):
+        command = [sys.executable, "-c", f"{imported}; it.main()"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(0.02 + delay)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=PATIENCE)
+        assert process.returncode in ((0,) if daemon == "cloudhub" else (0, 2)), said  # 2: no settings of a node's
+        assert "Traceback" not in said
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
