@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubeapi import columns, strategies
+from kubeapi import columns, schemarules, strategies
 from kubeapi.core import (
     ConfigMap,
     Event,
@@ -195,7 +195,7 @@ _BUILT_IN: tuple[ResourceType[Any], ...] = (
     *webhooks.KINDS,
 )
 
-CUSTOM_RESOURCE_DEFINITIONS = apiextensions.declaration(frozenset(item.key for item in _BUILT_IN))
+CUSTOM_RESOURCE_DEFINITIONS = apiextensions.declaration(frozenset(item.key for item in _BUILT_IN), schemarules.check)
 
 ALL: tuple[ResourceType[Any], ...] = (*_BUILT_IN, CUSTOM_RESOURCE_DEFINITIONS)
 

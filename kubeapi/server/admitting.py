@@ -14,6 +14,7 @@ from kubeapi.policies import ResourceQuota
 from kubeapi.resource import ResourceType
 from kubeapi.server import caller
 from kubeapi.server.chain import Chain, Operation, Request
+from kubeapi.server.customrules import CustomRules
 from kubeapi.server.evaluator import Evaluator
 from kubeapi.server.plugins import RESIZE, LimitRanger, PodDefaults, PodResize, Priority, RuntimeClasses, known
 from kubeapi.server.validatingpolicies import ValidatingPolicies
@@ -39,6 +40,7 @@ class Admission:
             validating=(
                 PodResize(objects),
                 limits,
+                CustomRules(self._evaluator),
                 ValidatingPolicies(objects, self._evaluator),
                 ValidatingWebhooks(objects, self._calls, self._evaluator),
             ),
