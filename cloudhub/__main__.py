@@ -1,4 +1,4 @@
-"""The script `cloudhub`, and `python -m cloudhub`: a stop that comes while the daemon is still imported is obeyed, too."""
+"""The script `cloudhub`, and `python -m cloudhub`: a stop that comes during the imports is obeyed, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script `edgecore`, and `python -m edgecore`: a stop that comes while the daemon is still imported is obeyed, too."""
+"""The script `edgecore`, and `python -m edgecore`: a stop that comes during the imports is obeyed, too."""
 
 from __future__ import annotations
 
