@@ -60,7 +60,8 @@ async def messages(conversation: Conversation, wish: Wish) -> AsyncIterator[tupl
         async for channel, data in conversation.read():
             if channel == Channel.ERROR:
                 status = streaming.ended(int(data))
-            elif wanted.get(channel, False):
+                break  # the node tidies up; nobody needs to wait for that
+            if wanted.get(channel, False):
                 yield channel, data
     except Broken as error:
         status = streaming.broken(str(error))

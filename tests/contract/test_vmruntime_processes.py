@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -172,6 +173,21 @@ async def test_there_is_room_for_so_many_and_no_more(runtime: Runtime) -> None:
         assert await run(runtime, "echo", "again") == (0, b"again\n", b"")
         await first.write(b"still here")
         assert await anext(aiter(first.output())) == (Source.STDOUT, b"still here")
+
+
+async def test_whoever_is_cancelled_while_closing_leaves_nothing_taken(runtime: Runtime) -> None:
+    for _ in range(MAX_PROCESSES):
+        process = await runtime.spawn(SHARED.uuid, ["sleep", "60"])
+        closing = asyncio.create_task(process.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+    async with asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(VmError):
+                assert await run(runtime, "true") == (0, b"", b"")
+                break
+            await asyncio.sleep(0.1)
 
 
 async def test_nothing_runs_in_what_is_not_there_or_off(runtime: Runtime) -> None:

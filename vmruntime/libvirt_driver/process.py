@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Spawner:
         self._connection, self._installation = connection, installation
         self._living: dict[str, set[str]] = {}
         """Tags by VM. A port of ours with another tag was left by an agent that died."""
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def spawn(self, uuid: str, argv: Sequence[str], stdin: bool, terminal: Terminal | None) -> GuestProcess:
         tags = self._living.setdefault(uuid, set())
@@ -52,7 +53,7 @@ class Spawner:
         try:
             return await self._start(uuid, tag, argv, stdin, terminal)
         except BaseException:
-            await asyncio.shield(self._forget(uuid, tag))
+            await self._finish(self._forget(uuid, tag))
             raise
 
     async def _start(
@@ -102,7 +103,20 @@ class Spawner:
         return await self._connection.call(ask)
 
     async def release(self, uuid: str, tag: str, pid: int, *, ended: bool) -> None:
-        """The guest forgets the program; if it still runs, it is ended first."""
+        """The guest forgets the program; if it still runs, it is ended first. Goes on when the caller is cancelled."""
+        await self._finish(self._release(uuid, tag, pid, ended))
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work, name="end of a program")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """What is being ended is ended."""
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _release(self, uuid: str, tag: str, pid: int, ended: bool) -> None:
         try:
             if ended:
                 await self.lives(uuid, pid)  # the agent keeps what it was never asked about

@@ -253,6 +253,7 @@ class LibvirtRuntime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._spawner.close()
         await self._connection.close()
 
     # -- inside ---------------------------------------------------------------------------------------------------
