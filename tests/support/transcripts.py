@@ -54,17 +54,20 @@ def _step(raw: dict[str, Any], files: Mapping[str, Any]) -> Step:
 
 
 def play(program: Program, step: Step) -> Ran:
-    arguments = shlex.split(step.run)
     if step.until:
-        return program.watch(*arguments, until=step.until)
-    stdin = program.ok(*shlex.split(step.piped)) if step.piped else step.stdin
-    ran = program.run(*arguments, stdin=stdin, **step.env)
+        return program.watch(*shlex.split(step.run), until=step.until)
+    ran = _once(program, step)
     for _ in range(_TRIES if step.patient else 0):
         if ran.code == 0:
             break
         threading.Event().wait(_PAUSE)
-        ran = program.run(*arguments, stdin=stdin, **step.env)
+        ran = _once(program, step)
     return ran
+
+
+def _once(program: Program, step: Step) -> Ran:
+    stdin = program.ok(*shlex.split(step.piped)) if step.piped else step.stdin
+    return program.run(*shlex.split(step.run), stdin=stdin, **step.env)
 
 
 def transcript(step: Step, ran: Ran, namespace: str) -> str:
