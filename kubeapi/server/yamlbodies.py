@@ -148,7 +148,7 @@ def _constructed(tag: str, text: str) -> Any:
     try:
         value = getattr(_CONSTRUCTOR, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, text))
         return _in_json(value)
-    except (ValueError, KeyError, OverflowError) as error:
+    except (ValueError, LookupError, OverflowError) as error:
         raise BadYaml(f"cannot read {text[:100]!r} as {kind}") from error
 
 
