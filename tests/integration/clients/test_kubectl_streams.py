@@ -11,8 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import aiohttp
 import pytest
+import yaml
 
+from kubeapi.server.portforward import TUNNEL
+from kubeapi.server.spdy import SynStream, Writer
+from kubeapi.server.websockets import V5
 from tests.support.kubectls import NEWEST, OLDER, kubectl
 from tests.support.livehub import LiveHub
 from tests.support.programs import Program
@@ -28,6 +33,7 @@ spec:
   - {name: vm, image: copepod/micro, resources: {limits: {cpu: 500m, memory: 96Mi}}}
 """
 ENDING = POD.replace("image:", "command: [sh, -c, 'sleep 6; exit 0'], image:") % ("short", "n2")
+_SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 WEBSOCKETS: dict[str, str] = {}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
 DATA = random.Random(4).randbytes(1 << 20)
@@ -143,6 +149,27 @@ def test_a_console_is_followed_and_takes_no_input(newest: Program) -> None:
     assert "takes no input" in newest.run("attach", "-i", "short").refused()
     assert newest.run("attach", "short").ok() == "copepod: exit 0\n"
     newest.ok("delete", "pod", "short", "--grace-period=1")
+
+
+async def test_hostile_clients_end_no_more_than_themselves(newest: Program, hub: LiveHub) -> None:
+    """The hub's log, which is looked at when it stops, has no traceback either."""
+    user = yaml.safe_load(hub.kubeconfig.read_text())["users"][0]["user"]
+    pod = f"{hub.url}/api/v1/namespaces/default/pods/web"
+    cat = f"{pod}/exec?command=cat&stdin=true&stdout=true"
+    syn_stream = Writer().bytes_of(SynStream(1, {"streamtype": "data", "requestid": "0", "port": "no port"}))
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {user['token']}"}) as session:
+        for sent in (b"", b"\x09what", b"\xff", b"\xff\x01", b"\x04{}", b"\x03{}", b"\x00" + b"x" * (1 << 20)):
+            async with session.ws_connect(cat, ssl=False, protocols=(V5,)) as socket:
+                await socket.send_bytes(sent)
+        for wire in (b"GET / HTTP/1.1", b"\x80\x03" * 9, syn_stream, syn_stream * 2):
+            async with session.ws_connect(f"{pod}/portforward", ssl=False, protocols=(TUNNEL,)) as socket:
+                await socket.send_bytes(wire)
+        for path in ("exec", "exec?stdout=true", "exec?command=a&stdout=true&stderr=true&tty=true", "attach"):
+            async with session.post(f"{pod}/{path}", ssl=False) as answer:
+                assert answer.status == 400, await answer.text()
+        async with session.post(f"{pod}/portforward", ssl=False, headers=_SPDY) as answer:
+            assert (answer.status, "unable to negotiate" in await answer.text()) == (403, True)
+    assert newest.run("exec", "web", "--", "echo", "well").ok() == "well\n"
 
 
 # -- helpers ----------------------------------------------------------------------------------------------------------
