@@ -116,6 +116,9 @@ async def level_loop(name: str, wake: asyncio.Event, once: Callable[[], Awaitabl
         except ApiError as error:
             _log.warning("%s: %s; retrying", name, error)
             delay = _RETRY
+        except Exception:  # noqa: BLE001 (a worker's boundary: one object's fault must not end the hub, again and again)
+            _log.exception("%s failed; retrying", name)
+            delay = _RETRY
 
 
 async def each(items: Iterable[U], act: Callable[[U], Awaitable[None]]) -> None:

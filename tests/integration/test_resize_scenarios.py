@@ -1,4 +1,4 @@
-"""Resizes that cannot be done now, or ever, as clients of the API see them. The node is a real agent, its VMs are not."""
+"""Resizes that cannot be done now, or ever, as clients of the API see them. The agent is real, its VMs are not."""
 
 from __future__ import annotations
 
