@@ -9,8 +9,10 @@ import asyncio
 import logging
 import os
 import random
+import resource
 import signal
 import sys
+from contextlib import suppress
 
 import click
 
@@ -33,6 +35,7 @@ def main(path: str) -> None:
         click.echo(f"cloudhub: {error}", err=True)
         sys.exit(2)
     os.umask(0o077)  # the store holds Secrets
+    _allow_connections()
     logging.basicConfig(
         stream=sys.stderr, level=config.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -45,6 +48,13 @@ def main(path: str) -> None:
     except Exception:
         logging.getLogger("cloudhub").exception("the hub failed")
         sys.exit(1)
+
+
+def _allow_connections() -> None:
+    """A connection is a file, and the usual soft limit (1024) is kept for programs that still use select(2)."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(config: settings.Settings) -> None:

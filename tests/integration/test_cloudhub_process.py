@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -142,6 +143,12 @@ def test_s80_without_a_broker_it_serves_and_what_it_acknowledged_survives_kill_9
         assert process.returncode == 0
         assert "no broker: cannot connect to 127.0.0.1:1" in log
         assert "Traceback" not in log
+
+
+def test_as_many_connections_as_the_system_lets_it_have(tmp_path: Path) -> None:
+    with serving(configure(tmp_path), tmp_path) as process:
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -107,3 +108,18 @@ async def test_yaml_with_as_many_values_is_read(api: Api) -> None:
     data = "".join(f"  a{number}: b\n" for number in range(MANY))
     answer = await api.call("POST", CONFIGMAPS, f"metadata: {{name: cm}}\ndata:\n{data}", content_type=YAML)
     assert (answer.status, len(answer.body["data"])) == (201, MANY)
+
+
+async def test_a_storm_of_conflicting_writers_ends_with_all_that_may(api: Api) -> None:
+    """Who names no resourceVersion gets through; of those who name the same, one; nothing is lost."""
+    await api.objects.create(pod("web"))
+    version = (await api.call("GET", f"{PODS}/web")).body["metadata"]["resourceVersion"]
+
+    def labelled(name: str, **metadata: str) -> Any:
+        return api.call("PATCH", f"{PODS}/web", {"metadata": {"labels": {name: "x"}, **metadata}}, content_type=MERGE)
+
+    first = await asyncio.gather(*(labelled(f"once{number}", resourceVersion=version) for number in range(30)))
+    assert sorted(answer.status for answer in first) == [200] + [409] * 29
+    assert [answer.status for answer in await asyncio.gather(*(labelled(f"n{n}") for n in range(40)))] == [200] * 40
+    labels = (await api.call("GET", f"{PODS}/web")).body["metadata"]["labels"]
+    assert len(labels) == 41
