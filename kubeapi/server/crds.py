@@ -17,6 +17,7 @@ from kubeapi.clock import timestamp
 from kubeapi.customnames import Taken
 from kubeapi.errors import ApiError
 from kubeapi.resource import ResourceType
+from kubeapi.server import setbacks
 from kubeapi.server.deletion import DeleteOptions
 from kubeapi.server.objects import StoreObjects
 from metastore.api import Compacted
@@ -49,8 +50,8 @@ class CustomKinds:
             try:
                 await self._follow()
                 return  # the store was closed
-            except Exception:  # noqa: BLE001 (a worker: it backs off and looks again)
-                _log.exception("custom resource definitions wait %s seconds", _RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 (a worker: it backs off and looks again)
+                setbacks.note(_log, "custom resource definitions", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self) -> None:

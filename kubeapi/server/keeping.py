@@ -12,7 +12,7 @@ from typing import Any
 from kubeapi import quantity, quotas
 from kubeapi.errors import ApiError
 from kubeapi.policies import PodDisruptionBudget, ResourceQuota, ResourceQuotaStatus
-from kubeapi.server import evicting
+from kubeapi.server import evicting, setbacks
 from kubeapi.server.objects import StoreObjects
 from metastore.api import Compacted
 
@@ -48,8 +48,8 @@ class StatusKeeper:
                 return  # the store was closed
             except Compacted:
                 continue  # outrun: look at everything again
-            except Exception:  # noqa: BLE001 (a worker: it backs off and looks again)
-                _log.exception("quotas and disruption budgets wait %s seconds", _RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 (a worker: it backs off and looks again)
+                setbacks.note(_log, "quotas and disruption budgets", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)
             finally:
                 watch.close()
@@ -74,8 +74,8 @@ class StatusKeeper:
             for namespace in sorted(marked):
                 try:
                     await self.refresh(namespace)
-                except Exception:  # noqa: BLE001 (a worker: it backs off and looks again)
-                    _log.exception("the quotas of namespace %s wait %s seconds", namespace, _RETRY_SECONDS)
+                except Exception as error:  # noqa: BLE001 (a worker: it backs off and looks again)
+                    setbacks.note(_log, f"the quotas of namespace {namespace}", _RETRY_SECONDS, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     self._mark({namespace})
 

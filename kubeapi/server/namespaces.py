@@ -14,6 +14,7 @@ from kubeapi.core import Namespace, NamespaceSpec
 from kubeapi.errors import ApiError
 from kubeapi.meta import ObjectMeta
 from kubeapi.resource import ResourceType
+from kubeapi.server import setbacks
 from kubeapi.server.deletion import DeleteOptions
 from kubeapi.server.objects import StoreObjects
 from metastore.api import Change, Compacted
@@ -46,8 +47,8 @@ class NamespaceJanitor:
             try:
                 await self._follow()
                 return  # the store was closed
-            except Exception:  # noqa: BLE001 (a worker: it backs off and looks again)
-                _log.exception("namespaces that are being deleted wait %s seconds", _RETRY_SECONDS)
+            except Exception as error:  # noqa: BLE001 (a worker: it backs off and looks again)
+                setbacks.note(_log, "namespaces that are being deleted", _RETRY_SECONDS, error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _follow(self) -> None:
