@@ -49,6 +49,7 @@ from kubeapi.server.builtins import ensure_priority_classes, ensure_roles
 from kubeapi.server.namespaces import DEFAULT_NAMESPACES
 from kubeapi.server.objects import StoreObjects
 from metastore.api import StoreError
+from metastore.files import write_whole
 from metastore.sql import SqlStore, open_store
 from metastore.upkeep import compact_forever
 
@@ -245,7 +246,7 @@ def _write_access(settings: Settings, keys: pki.Pki, port: int) -> Path:
     try:
         pki.write_kubeconfig(kubeconfig, keys, f"https://{host}:{port}", settings.cluster)
         ready = orjson.dumps({"port": port, "kubeconfig": str(kubeconfig)})
-        pki.write_private(settings.state_dir / "ready.json", ready)
+        write_whole(settings.state_dir / "ready.json", ready)
     except (OSError, pki.PkiError) as error:
         raise StartError(f"cannot write into {settings.state_dir}: {error}") from error
     return kubeconfig

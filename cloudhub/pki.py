@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from metastore.files import write_whole
 
 _NOT_BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
 _NOT_AFTER = datetime(2124, 12, 31, tzinfo=UTC)
@@ -69,21 +70,9 @@ def write_kubeconfig(path: Path, pki: Pki, server: str, cluster: str) -> None:
         "current-context": cluster,
     }
     try:
-        write_private(path, yaml.safe_dump(document, sort_keys=False).encode())
+        write_whole(path, yaml.safe_dump(document, sort_keys=False).encode(), mode=0o600)
     except OSError as error:
         raise PkiError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file atomically and durably, mode 0600 from its first byte."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -94,7 +83,7 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        write_private(path, pem)
+        write_whole(path, pem, mode=0o600)
         return fresh
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), None)
@@ -136,7 +125,7 @@ def _authority(path: Path, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .add_extension(usage, critical=True)
     )
     certificate = builder.sign(key, hashes.SHA256())
-    write_private(path, certificate.public_bytes(serialization.Encoding.PEM))
+    write_whole(path, certificate.public_bytes(serialization.Encoding.PEM), mode=0o600)
     return certificate
 
 
@@ -160,7 +149,7 @@ def _server(
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
     )
-    write_private(path, builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    write_whole(path, builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), mode=0o600)
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
@@ -193,7 +182,7 @@ def _alternative(name: str) -> x509.GeneralName:
 
 def _token(path: Path) -> str:
     if not path.exists():
-        write_private(path, (secrets.token_urlsafe(32) + "\n").encode())
+        write_whole(path, (secrets.token_urlsafe(32) + "\n").encode(), mode=0o600)
     token = path.read_text().strip()
     if not token:
         raise PkiError(f"{path} is empty: put a token into it, or remove it and a new one is made")

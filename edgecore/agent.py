@@ -29,6 +29,7 @@ from kubeapi.clock import Clock, woken
 from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
 from metastore.api import Key
+from metastore.files import write_whole
 from metastore.sql import open_store
 from metastore.upkeep import compact_forever
 from vmruntime.api import HostInfo, Runtime, VmError
@@ -109,8 +110,8 @@ class Agent:
 
     def _say_ready(self) -> None:
         """Ready means: the store is open and everything local runs. The hub is not waited for (S-01, S-02)."""
-        text = orjson.dumps({"node": self._settings.node.name})
-        (self._settings.state_dir / READY_FILE).write_bytes(text)
+        text = orjson.dumps({"node": self._settings.node.name}).decode()
+        write_whole(self._settings.state_dir / READY_FILE, text)
         notify("READY=1", f"STATUS=node {self._settings.node.name} is running")
         self.ready.set()
 
@@ -223,7 +224,7 @@ def _installation(path: Path, new_id: Callable[[], str]) -> str:
     if path.exists() and (known := path.read_text().strip()):
         return known
     fresh = new_id()
-    path.write_text(fresh + "\n")
+    write_whole(path, fresh + "\n")
     return fresh
 
 

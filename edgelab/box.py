@@ -28,6 +28,7 @@ from edgelab.process import Child, ChildSpec, Say
 from edgelab.realhost import host_memory_mib
 from edgelab.settings import NodePlan, fleet_settings, hub_settings, memory_share, node_settings
 from edgelab.state import CLUSTER, LabFacts, Layout, StateError
+from metastore.files import write_whole
 
 NODES_READY_TIMEOUT = 120.0
 """Seconds. An emulated host probes its acceleration by booting a guest before it is Ready."""
@@ -183,7 +184,7 @@ class Box:
         directory.mkdir(exist_ok=True, mode=0o700)
         password_file = _secret(directory / "broker-password", self.facts.passwords[HUB_USER])
         config_file = directory / "cloudhub.toml"
-        config_file.write_text(toml.dumps(hub_settings(directory, self.facts, password_file)))
+        write_whole(config_file, toml.dumps(hub_settings(directory, self.facts, password_file)))
         self.hub = self._child(self._daemon("hub", "cloudhub", config_file, directory))
         await self._run(self.hub)
 
@@ -193,7 +194,7 @@ class Box:
             directory = self.layout.fleet
             directory.mkdir(exist_ok=True, mode=0o700)
             config_file = directory / "fleet.toml"
-            config_file.write_text(toml.dumps(fleet_settings(directory, files)))
+            write_whole(config_file, toml.dumps(fleet_settings(directory, files)))
             specs = [self._daemon("fleet", "edgelab.fleet", config_file, directory)]
         else:
             specs = [
@@ -218,7 +219,7 @@ class Box:
             memory_mib=None if self.facts.fake_vms else memory_share(host_memory_mib(), self.facts.nodes),
         )
         config_file = directory / "edgecore.toml"
-        config_file.write_text(toml.dumps(node_settings(plan, self.facts)))
+        write_whole(config_file, toml.dumps(node_settings(plan, self.facts)))
         return config_file
 
     def _daemon(self, name: str, module: str, config_file: Path, directory: Path) -> ChildSpec:
@@ -257,6 +258,5 @@ def _whole(ready: Path) -> bool:
 
 
 def _secret(path: Path, text: str) -> Path:
-    path.touch(mode=0o600)
-    path.write_text(text + "\n")
+    write_whole(path, text + "\n", mode=0o600)
     return path

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgelab.process import ChildFailed, ChildSpec
+from metastore.files import write_whole
 
 HUB_USER = "hub"
 PBKDF2_ROUNDS = 1000
@@ -86,10 +87,10 @@ def prepare(config: BrokerConfig) -> Path:
     directory = config.directory
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = [password_line(user, secret, os.urandom(12)) for user, secret in sorted(config.passwords.items())]
-    _write_private(directory / "passwords", "\n".join(lines) + "\n")
-    _write_private(directory / "acl", acl_text(config.cluster))
+    write_whole(directory / "passwords", "\n".join(lines) + "\n", mode=0o600)
+    write_whole(directory / "acl", acl_text(config.cluster), mode=0o600)
     path = directory / "mosquitto.conf"
-    _write_private(path, config_text(config, pwd.getpwuid(os.geteuid()).pw_name))
+    write_whole(path, config_text(config, pwd.getpwuid(os.geteuid()).pw_name), mode=0o600)
     return path
 
 
@@ -136,13 +137,3 @@ def port_is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Create with mode 0600 from the first byte, then rename into place."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    fresh.replace(path)

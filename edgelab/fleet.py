@@ -24,6 +24,7 @@ from edgecore.compose import real_parts
 from edgecore.settings import Settings, load
 from kubeapi.config import SettingsError
 from metastore.api import StoreError
+from metastore.files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ async def run(fleet: FleetSettings) -> None:
 
 
 def say_ready(path: Path, nodes: Sequence[str]) -> None:
-    path.write_text(json.dumps({"nodes": list(nodes)}))
+    write_whole(path, json.dumps({"nodes": list(nodes)}))
 
 
 @click.command()

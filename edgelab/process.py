@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from edgelab.waiting import POLL
+from metastore.files import write_whole
 
 Say = Callable[[str], None]
 """Tells the user one line of progress (never on stdout, which belongs to scripts)."""
@@ -168,7 +169,7 @@ class Child:
                 )
             except OSError as error:
                 raise ChildFailed(f"cannot start {spec.name} ({spec.argv[0]}): {error.strerror}") from error
-        spec.pid_file.write_text(f"{self._process.pid}\n")
+        write_whole(spec.pid_file, f"{self._process.pid}\n")
 
     async def _await_ready(self) -> None:
         spec, process = self.spec, self._process

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from edgelab.faults import node_address
+from metastore.files import write_whole
 
 CLUSTER = "lab"
 """The name in the topics. Labs never share a broker, so one name serves them all."""
@@ -136,10 +137,7 @@ def is_lab(layout: Layout) -> bool:
 
 
 def save(layout: Layout, facts: LabFacts) -> None:
-    fresh = layout.facts.with_name("lab.json.new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(asdict(facts), indent=1) + "\n")
-    fresh.replace(layout.facts)
+    write_whole(layout.facts, json.dumps(asdict(facts), indent=1) + "\n", mode=0o600)
 
 
 def with_passwords(facts: LabFacts) -> LabFacts:
