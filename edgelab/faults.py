@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 TABLE_PREFIX = "copepod_lab_"
 
@@ -163,6 +163,7 @@ class ProxyLink:
         self._open.set()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
         self.bytes_up = 0
         """What the near end has sent through it."""
         self.bytes_down = 0
@@ -188,36 +189,41 @@ class ProxyLink:
     ) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        self._ending.set()
+        while self._connections:
+            await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Not a coroutine: a connection is known from the moment it is accepted, so that none outlives the proxy."""
+        task = asyncio.create_task(self._forward(reader, writer), name="proxied connection")
         self._connections.add(task)
-        try:
-            await self._forward(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            # Either end may go at any time; a cancelled connection is the proxy's own end (3.11's streams would
-            # report the cancellation as an unhandled error).
-            pass
-        finally:
-            self._connections.discard(task)
-            writer.close()
+        task.add_done_callback(self._connections.discard)
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._open.wait()
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+        """Never cancelled: a connection that is cancelled while it is made leaves its socket to the collector."""
+        sinks = [writer]
         try:
-            async with asyncio.TaskGroup() as directions:
-                up = directions.create_task(self._pump(reader, far_writer, self._count_up))
-                down = directions.create_task(self._pump(far_reader, writer, self._count_down))
-                await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
-                up.cancel()
-                down.cancel()
+            await self._unless_ending(self._open.wait())
+            if self._ending.is_set():
+                return
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            sinks.append(far_writer)
+            await self._unless_ending(
+                self._pump(reader, far_writer, self._count_up), self._pump(far_reader, writer, self._count_down)
+            )
+        except OSError:
+            pass  # either end may go at any time
         finally:
-            far_writer.close()
+            for sink in sinks:
+                sink.close()
+
+    async def _unless_ending(self, *steps: Coroutine[Any, Any, object]) -> None:
+        """Until one of them has ended, or the proxy ends; the others then end too."""
+        tasks = [asyncio.create_task(step) for step in (*steps, self._ending.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _count_up(self, count: int) -> None:
         self.bytes_up += count

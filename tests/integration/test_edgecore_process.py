@@ -228,8 +228,10 @@ class Gate:
         self.path = path
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
+        self._shut = asyncio.Event()
 
     async def open(self) -> None:
+        self._shut.clear()
         self._server = await asyncio.start_unix_server(self._accepted, self.path)
 
     async def shut(self) -> None:
@@ -237,29 +239,32 @@ class Gate:
             self._server.close()
             self._server = None
             self.path.unlink(missing_ok=True)
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        self._shut.set()
+        while self._open:
+            await asyncio.gather(*self._open)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Not a coroutine: it is known from the moment it is accepted, so that none outlives `shut`."""
+        task = asyncio.create_task(self._connect(reader, writer), name="gate")
         self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Never cancelled: a connection that is cancelled while it is made leaves its socket to the collector."""
         far_reader, far_writer = await asyncio.open_unix_connection("/run/libvirt/libvirt-sock")
-        pumps = [asyncio.create_task(_pump(reader, far_writer)), asyncio.create_task(_pump(far_reader, writer))]
-        try:
-            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            pass  # shut; a cancelled handler would be reported as an error by 3.11's streams
-        finally:
-            for pump in pumps:
-                pump.cancel()
-            await asyncio.gather(*pumps, return_exceptions=True)
-            self._open.discard(task)
-            for end in (writer, far_writer):
-                end.transport.abort()  # what is still unsent would keep a closed one open, beyond the test's end
-                with contextlib.suppress(OSError):
-                    await end.wait_closed()
+        ends = [
+            asyncio.create_task(_pump(reader, far_writer)),
+            asyncio.create_task(_pump(far_reader, writer)),
+            asyncio.create_task(self._shut.wait()),
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+        for sink in (writer, far_writer):
+            sink.transport.abort()  # what is still unsent would keep a closed one open, beyond the test's end
+            with contextlib.suppress(OSError):
+                await sink.wait_closed()
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
