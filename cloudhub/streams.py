@@ -58,7 +58,8 @@ def _request(pod: Pod, container: str, wish: Wish) -> StreamRequest:
         return StreamRequest("connect", uid, container, {"port": str(wish.port)})
     if wish.command:
         return StreamRequest("exec", uid, container, flags | frames.packed_command(wish.command))
-    return StreamRequest("attach", uid, container, flags)
+    once = any(item.name == container and item.stdin_once for item in pod.spec.containers)
+    return StreamRequest("attach", uid, container, flags | ({"once": "true"} if once else {}))
 
 
 class _Talk:

@@ -52,6 +52,8 @@ def vm_spec(pod: Pod, container: Container, record: PodRecord, installation: str
         memory_mib=now.memory_mib,
         command=(*container.command, *container.args),
         env=tuple((item.name, item.value or "") for item in container.env),
+        stdin=bool(container.stdin),
+        tty=bool(container.tty),
         attempt=record.container(container.name).attempt,
         document=document(pod, record),
     )

@@ -24,11 +24,12 @@ async def talk(
     runtime: Runtime, uuid: str, container: str, kind: str, options: Mapping[str, str], given: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """The node's pieces of such a conversation. Options of `exec`: `command…` (see `frames.packed_command`), `stdin`,
-    `tty` (`true`); of `connect`: `port`. Raises StreamRefused."""
+    `tty` (`true`); of `attach`: `stdin`, and `once` where the console's input ends with the client's; of `connect`:
+    `port`. Raises StreamRefused."""
     argv: Sequence[str]
     terminal = None
     if kind == "attach":
-        return await _attached(runtime, uuid, container, options)
+        return await _attached(runtime, uuid, container, options, given)
     if kind == "connect":
         # No network is needed: a program in the guest connects to it from within.
         argv, stdin = ["nc", "127.0.0.1", options.get("port", "")], True
@@ -44,11 +45,14 @@ async def talk(
     return _watched(process, given)
 
 
-async def _attached(runtime: Runtime, uuid: str, container: str, options: Mapping[str, str]) -> AsyncIterator[bytes]:
-    """What its console shows from now on, until the VM is off."""
-    if options.get("stdin") == "true":
-        raise StreamRefused("a VM's console takes no input: attach without -i, or exec a shell")
+async def _attached(
+    runtime: Runtime, uuid: str, container: str, options: Mapping[str, str], given: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """What its console shows from now on, until the VM is off; and input for it, if wanted."""
     try:
+        if options.get("stdin") == "true":
+            console = await runtime.attach(uuid)
+            return _watched(console, given, ends_input=options.get("once") == "true")
         status = await runtime.inspect(uuid)
     except VmNotFound as error:
         raise StreamRefused(_NOT_FOUND.format(container)) from error
@@ -78,8 +82,10 @@ def _command(options: Mapping[str, str]) -> Sequence[str]:
     return argv
 
 
-async def _watched(process: GuestProcess, given: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    feeding = asyncio.create_task(_feed(process, given), name="stream input")
+async def _watched(
+    process: GuestProcess, given: AsyncIterator[bytes], *, ends_input: bool = True
+) -> AsyncIterator[bytes]:
+    feeding = asyncio.create_task(_feed(process, given, ends_input), name="stream input")
     try:
         async for piece in _output(process, feeding):
             yield piece
@@ -111,17 +117,18 @@ async def _output(process: GuestProcess, feeding: asyncio.Task[None]) -> AsyncIt
             yield piece
 
 
-async def _feed(process: GuestProcess, given: AsyncIterator[bytes]) -> None:
+async def _feed(process: GuestProcess, given: AsyncIterator[bytes], ends_input: bool) -> None:
     """Raises NodeOffline when a piece was lost: a program must not go on with a hole in its input."""
     async for piece in given:
         match unpacked(piece):
             case (Way.STDIN, data):
                 await process.write(data)
-            case (Way.CLOSE, b"\x00"):
+            case (Way.CLOSE, b"\x00") if ends_input:
                 await process.end_input()
             case (Way.RESIZE, data) if size := size_of(data):
                 await _resize(process, Terminal(*size))
-    await process.end_input()
+    if ends_input:
+        await process.end_input()
 
 
 async def _resize(process: GuestProcess, size: Terminal) -> None:

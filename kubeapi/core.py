@@ -31,7 +31,7 @@ class ContainerPort(KubeModel):
 
 
 class Container(KubeModel):
-    also: ClassVar[frozenset[str]] = frozenset({"restartPolicyRules", "stdin", "stdinOnce", "tty"})
+    also: ClassVar[frozenset[str]] = frozenset({"restartPolicyRules"})
     name: str = ""
     image: str = ""
     command: list[str] = Field(default_factory=list)
@@ -54,6 +54,10 @@ class Container(KubeModel):
     termination_message_policy: str | None = None
     image_pull_policy: str | None = None
     security_context: dict[str, Any] | None = None
+    stdin: bool | None = None
+    stdin_once: bool | None = None
+    """Input ends with the first client that was attached."""
+    tty: bool | None = None
 
     @property
     def requests(self) -> dict[str, str]:

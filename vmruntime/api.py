@@ -102,6 +102,10 @@ class VmSpec:
     command: tuple[str, ...] = ()
     """What the guest's init runs; empty = just stay up. Its exit powers the VM off with that exit code."""
     env: tuple[tuple[str, str], ...] = ()
+    stdin: bool = False
+    """The command reads the console."""
+    tty: bool = False
+    """The console is the command's terminal: lines can be edited, and ^C reaches it."""
     attempt: int = 0
     """How many times the container was started before (kept in metadata, so that adoption keeps restart counts)."""
     document: bytes = b"{}"
@@ -290,6 +294,13 @@ class Runtime(Protocol):
 
     def console(self, uuid: str, *, tail: int | None = None, follow: bool = False) -> AsyncIterator[bytes]:
         """The serial console's log, whole or its last `tail` lines. Raises VmNotFound."""
+
+    async def attach(self, uuid: str) -> GuestProcess:
+        """The serial console, as if it were a program: its output from now on, and input for whatever reads it.
+
+        Any number may share it, and see what the others type. A reader that is slow loses output instead of holding
+        the guest up. Its code is 0; closing ends nothing in the guest. Raises GuestUnavailable for a VM that is off,
+        VmNotFound, RuntimeUnavailable; VmError for a VM that was started with a console that takes no input."""
 
     async def exec(self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> ExecResult:
         """Run a program in the guest through its agent. Raises GuestUnavailable, VmNotFound."""

@@ -22,7 +22,7 @@ from vmruntime.images import INITRD, KERNEL, ImageStore
 from vmruntime.sizing import SMALLEST_MIB
 
 MICRO_TAG = "copepod/micro:latest"
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 """Raise it when a change here, not in guest/, changes what is built."""
 REQUIRED_TOOLS = ("apt-get", "apt-cache", "dpkg-deb", "lz4")
 
@@ -32,7 +32,9 @@ PACKAGES = (
     "qemu-guest-agent",
     # `script`, which runs a program on a terminal: busybox has none.
     "bsdutils",
-    # What these two link to:
+    # `env`, which gives a program back its signals: busybox's cannot.
+    "coreutils",
+    # What these link to:
     "libc6",
     "libglib2.0-0",
     "libnuma1",
@@ -217,7 +219,9 @@ def _entries(tree: Path, version: str) -> Iterator[cpio.Entry]:
     for name, path in GUEST_FILES.items():
         yield cpio.file(path, _ours(name), executable=True)
     yield from _busybox(tree)
-    yield from _linked(tree, {"sbin/qemu-ga": "usr/sbin/qemu-ga", "bin/script": "usr/bin/script"})
+    yield from _linked(
+        tree, {"sbin/qemu-ga": "usr/sbin/qemu-ga", "bin/script": "usr/bin/script", "bin/env": "usr/bin/env"}
+    )
     yield from _modules(tree / "lib/modules" / version)
 
 
@@ -225,7 +229,7 @@ def _busybox(tree: Path) -> Iterator[cpio.Entry]:
     busybox = tree / "bin/busybox"
     yield cpio.file("bin/busybox", busybox.read_bytes(), executable=True)
     for applet in _run([str(busybox), "--list"]).split():
-        if applet not in ("busybox", "init"):
+        if applet not in ("busybox", "env", "init"):
             yield cpio.symlink(f"bin/{applet}", "busybox")
 
 

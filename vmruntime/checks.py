@@ -73,7 +73,9 @@ def _check_memory(spec: VmSpec, image: Image) -> None:
 def fixed_parts(spec: VmSpec) -> tuple[object, ...]:
     """All of a spec that cannot change while the VM runs."""
     sizes = (spec.vcpus_max, spec.memory_base_mib, spec.memory_max_mib)
-    return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes)
+    # Only where set: what this gives for a VM must not change while it runs on under a newer program.
+    console = tuple(name for name in ("stdin", "tty") if getattr(spec, name))
+    return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes, *console)
 
 
 def check_resize(name: str, size_mib: int, base_mib: int, max_mib: int) -> None:

@@ -34,6 +34,8 @@ class HostFacts:
     kernel: Path
     initrd: Path
     console_log: Path
+    console_socket: Path
+    """Where the console's input comes from; one client at a time."""
     network: str = "none"
     """`none`, or `user` for QEMU's own NAT."""
 
@@ -78,9 +80,12 @@ def kernel_command_line(spec: VmSpec) -> str:
 
 
 def run_script(spec: VmSpec) -> str:
-    """A shell fragment, base64-encoded: hostname, environment, and the command as positional parameters."""
+    """A shell fragment, base64-encoded: hostname, environment, what the console is to the command (nothing where it
+    only shows output), and the command as positional parameters."""
     lines = [f"hostname {shlex.quote(spec.owner.pod)}"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in spec.env]
+    if spec.stdin or spec.tty:
+        lines.append(f"copepod_console={'terminal' if spec.tty else 'input'}")
     lines.append(f"set -- {shlex.join(spec.command)}".rstrip())
     return b64encode("\n".join(lines).encode()).decode()
 
@@ -161,8 +166,9 @@ def _devices(domain: ET.Element, spec: VmSpec, facts: HostFacts) -> None:
         ET.SubElement(device, "address", type="pci", bus="0x00", slot=f"0x{next(slots):02x}")
 
     place(ET.SubElement(devices, "controller", type="virtio-serial", index="0"))
-    serial = ET.SubElement(devices, "serial", type="file")
-    ET.SubElement(serial, "source", path=str(facts.console_log), append="off")
+    serial = ET.SubElement(devices, "serial", type="unix")
+    ET.SubElement(serial, "source", mode="bind", path=str(facts.console_socket))
+    ET.SubElement(serial, "log", file=str(facts.console_log), append="off")
     ET.SubElement(serial, "target", port="0")
     channel = ET.SubElement(devices, "channel", type="unix")
     ET.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)

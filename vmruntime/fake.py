@@ -34,6 +34,7 @@ from vmruntime.api import (
     VmStatus,
     VmUsage,
 )
+from vmruntime.fake_console import FakeConsole
 from vmruntime.fake_host import GUEST_KERNEL_MIB, FakeHost, FakeVm, Faults
 from vmruntime.fake_process import FakeProcess
 from vmruntime.process import MAX_PROCESSES, GuestProcess, Terminal
@@ -230,6 +231,9 @@ class FakeRuntime:
             if len(vm.console) > seen:
                 yield bytes(vm.console[seen:])
             seen = len(vm.console)
+
+    async def attach(self, uuid: str) -> GuestProcess:
+        return FakeConsole(self._host, self._running(uuid))
 
     async def exec(self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> ExecResult:
         vm = self._running(uuid)

@@ -78,6 +78,8 @@ class FakeVm:
     used_mib: int = GUEST_IDLE_MIB
     """What the guest uses (S-61). Set it with `FakeHost.use_memory`."""
     console: bytearray = field(default_factory=bytearray)
+    typed: bytes = b""
+    """The line on its console that has not ended yet."""
 
     @property
     def boot_id(self) -> str:
@@ -156,8 +158,12 @@ class FakeHost:
 
     def print(self, uuid: str, line: str) -> None:
         """A line on the guest's console."""
+        self.show(uuid, line.encode() + b"\n")
+
+    def show(self, uuid: str, data: bytes) -> None:
+        """On the guest's console."""
         console = self.vms[uuid].console
-        console += line.encode() + b"\n"
+        console += data
         del console[:-CONSOLE_BYTES]
         self._wake_consoles()
 
@@ -255,7 +261,7 @@ def command_lasts(command: tuple[str, ...]) -> tuple[float, int] | None:
 def _to_json(vm: FakeVm) -> dict[str, object]:
     entry = asdict(vm)
     # Loop time means nothing in another process: whoever loads this finds its guests booted, their commands running.
-    del entry["ready_at"], entry["started_at"]
+    del entry["ready_at"], entry["started_at"], entry["typed"]
     entry["spec"]["document"] = b64encode(vm.spec.document).decode()
     entry["console"] = b64encode(vm.console).decode()
     return entry

@@ -1,4 +1,4 @@
-"""A program that runs in a guest while somebody watches: what `Runtime.spawn` gives."""
+"""A program that runs in a guest while somebody watches: what `Runtime.spawn` and `Runtime.attach` give."""
 
 from __future__ import annotations
 

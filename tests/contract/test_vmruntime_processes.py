@@ -1,4 +1,4 @@
-"""What `Runtime.spawn` promises, on the pretended guest and on a real one."""
+"""What `Runtime.spawn` and `Runtime.attach` promise, on the pretended guest and on a real one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 from tests.support import libvirtd
 from tests.support.rigs import FakeRig, LibvirtRig, Rig, booted, remove_leftovers, until
 from tests.support.vms import make_spec
-from vmruntime.api import GuestUnavailable, Runtime, VmError, VmNotFound
+from vmruntime.api import Exit, ExitReason, GuestUnavailable, Runtime, VmError, VmNotFound, VmSpec, VmState
+from vmruntime.libvirt_driver.runtime import LibvirtRuntime
 from vmruntime.process import MAX_PROCESSES, GuestProcess, Source, Terminal
 
 SHARED = make_spec("process-shared", env=(("GREETING", "hello\nworld"),), command=("sleep", "86400"))
@@ -246,3 +247,82 @@ async def test_a_guest_that_boots_refuses(rig: Rig) -> None:
             await runtime.spawn(spec.uuid, ["true"])
     finally:
         await runtime.delete(spec.uuid)
+
+
+# -- the console ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def attached(runtime: Runtime, spec: VmSpec) -> AsyncIterator[GuestProcess]:
+    console = await runtime.attach(spec.uuid)
+    try:
+        yield console
+    finally:
+        await console.close()
+
+
+async def shows(console: GuestProcess, text: bytes, within: float = 30.0) -> None:
+    seen = b""
+    async with asyncio.timeout(within):
+        async for _, piece in console.output():
+            seen += piece
+            if text in seen:
+                return
+    raise AssertionError(f"the console ended without {text!r}: {seen!r}")
+
+
+@pytest.fixture
+async def typist(runtime: Runtime) -> AsyncIterator[VmSpec]:
+    """A VM whose command is a shell on its console."""
+    spec = make_spec("process-console", command=("sh",), stdin=True, tty=True)
+    await booted(runtime, spec)
+    yield spec
+    await runtime.delete(spec.uuid)
+
+
+async def test_a_shell_on_the_console_is_shared_by_all_who_are_attached(runtime: Runtime, typist: VmSpec) -> None:
+    async with attached(runtime, typist) as one, attached(runtime, typist) as other:
+        await one.write(b"echo a$((1))\r" if isinstance(runtime, LibvirtRuntime) else b"echo a1\r")
+        await shows(one, b"\na1\r\n")
+        await shows(other, b"\na1\r\n")
+        await other.resize(Terminal(31, 97))
+        await other.write(b"exit 5\r")
+        assert (await said(one))[0] == (await said(other))[0] == 0
+    ended = await until(runtime, typist.uuid, lambda status: status.exit is not None)
+    assert ended.exit == Exit(ExitReason.SHUTDOWN, 5)
+
+
+async def test_the_consoles_input_ends_in_the_middle_of_a_line_too(runtime: Runtime) -> None:
+    spec = make_spec("process-input", command=("cat",), stdin=True)
+    await booted(runtime, spec)
+    async with attached(runtime, spec) as console:
+        await console.write(b"half a line")
+        await console.end_input()
+        assert (await said(console))[0] == 0
+    ended = await until(runtime, spec.uuid, lambda status: status.exit is not None)
+    assert ended.exit == Exit(ExitReason.SHUTDOWN, 0)
+    await runtime.delete(spec.uuid)
+
+
+async def test_a_console_that_nobody_reads_only_echoes(runtime: Runtime) -> None:
+    async with attached(runtime, SHARED) as console:
+        await console.write(b"anybody there\r")
+        await shows(console, b"anybody there")
+    assert (await runtime.inspect(SHARED.uuid)).state is VmState.RUNNING
+
+
+async def test_whoever_reads_a_console_slowly_holds_nobody_up(runtime: Runtime, typist: VmSpec) -> None:
+    async with attached(runtime, typist) as one, attached(runtime, typist):  # of whom the second never reads
+        for _ in range(3):
+            await one.write(b"echo " + b"x" * 1000 + b"\r")
+            await shows(one, b"\n" + b"x" * 1000)
+
+
+async def test_nothing_is_attached_to_what_is_not_there_or_off(runtime: Runtime) -> None:
+    off = make_spec("process-off")
+    with pytest.raises(VmNotFound):
+        await runtime.attach(off.uuid)
+    await runtime.create(off)
+    with pytest.raises(GuestUnavailable, match=r"process-off is .*, not running"):
+        await runtime.attach(off.uuid)
+    await runtime.delete(off.uuid)

@@ -1,4 +1,4 @@
-"""exec, cp, port-forward and attach by real kubectl into a real guest, through hub, broker and agent."""
+"""exec, cp, port-forward, attach and run -it by real kubectl into a real guest, through hub, broker and agent."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tests.support.terminals import Terminal, on_terminal
 
 STATE = Path(os.environ.get("COPEPOD_TEST_STATE", "/var/lib/copepod-test")) / "streams"
 BOOT = 90.0
+IMAGE = "copepod/micro:latest"
 DATA = random.Random(8).randbytes(1 << 20)
 
 pytestmark = [
@@ -42,7 +43,7 @@ async def world() -> AsyncIterator[World]:
     said: list[str] = []
     async with Box(BoxConfig(STATE, nodes=1), said.append) as box, opened(box, manifests()) as lab:
         limits = {"cpu": "500m", "memory": "96Mi"}
-        container = {"name": "vm", "image": "copepod/micro:latest", "resources": {"limits": limits}}
+        container = {"name": "vm", "image": IMAGE, "resources": {"limits": limits}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]}}
         await lab.kubectl.ok("create", "-f", "-", stdin=json.dumps(pod))
         await lab.kubectl.ok("wait", "--for=condition=Ready", "pod/web", f"--timeout={BOOT:.0f}s", timeout=BOOT + 5)
@@ -100,6 +101,36 @@ async def test_a_shell_on_a_terminal(world: World) -> None:
     command = kubectl(world, "exec", "-it", "web", "--", "sh")
     with on_terminal(command, os.environ, 31, 97) as terminal:
         assert await asyncio.to_thread(session, terminal) == 7
+
+
+async def test_a_vm_of_ones_own_at_the_terminal(world: World) -> None:
+    """`kubectl run -it` gives a shell on the VM's console, as it would in a container; `attach` finds it again."""
+    limits = {"cpu": "500m", "memory": "96Mi"}
+    container = {"name": "own", "image": IMAGE, "command": ["sh"], "resources": {"limits": limits}}
+    overrides = {"spec": {"containers": [container | {"stdin": True, "stdinOnce": True, "tty": True}]}}
+    run_it = ("run", "-it", "own", f"--image={IMAGE}", "--restart=Never", "--pod-running-timeout=90s")
+    command = kubectl(world, *run_it, f"--overrides={json.dumps(overrides)}")
+
+    def session(terminal: Terminal) -> None:
+        terminal.until("stty size\r", "31 97\r\n")
+        terminal.type("cat\r")
+        terminal.until("hello\r", "hello\r\nhello\r\n")
+        terminal.type("\x03")
+        terminal.shows("^C")
+
+    def second(terminal: Terminal) -> int:
+        terminal.resize(44, 120)
+        terminal.until("stty size\r", "44 120\r\n")
+        terminal.type("exit 7\r")
+        return terminal.ends()
+
+    with on_terminal(command, os.environ, 31, 97, patience=BOOT) as terminal:
+        await asyncio.to_thread(session, terminal)
+    with on_terminal(kubectl(world, "attach", "-it", "own"), os.environ, 31, 97) as terminal:
+        assert await asyncio.to_thread(second, terminal) == 0
+    wait = ("wait", "--for=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=7", "pod/own")
+    assert (await run(world, *wait, "--timeout=30s", within=40))[0] == 0
+    await world.kubectl.ok("delete", "pod", "own")
 
 
 async def test_files_are_copied_both_ways(world: World, tmp_path: Path) -> None:

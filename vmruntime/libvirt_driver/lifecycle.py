@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -136,7 +137,7 @@ def destroy(conn: Any, uuid: str, installation: str) -> None:
             raise
 
 
-def remove(conn: Any, uuid: str, installation: str, console_log: Path) -> None:
+def remove(conn: Any, uuid: str, installation: str, console_log: Path, console_socket: Path) -> None:
     try:
         destroy(conn, uuid, installation)
         seen = find(conn, uuid, installation)
@@ -147,6 +148,8 @@ def remove(conn: Any, uuid: str, installation: str, console_log: Path) -> None:
         if "is not of installation" in str(error):
             return
     _unlink_logs(uuid, console_log)
+    with contextlib.suppress(OSError):  # of no use to anybody, and below /run
+        console_socket.unlink()
 
 
 def _unlink_logs(vm: str, log: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from vmruntime.api import (
 from vmruntime.domain import HostFacts
 from vmruntime.images import ImageStore
 from vmruntime.libvirt_driver import agent, console, lifecycle
+from vmruntime.libvirt_driver.attach import Consoles
 from vmruntime.libvirt_driver.connection import Connection
 from vmruntime.libvirt_driver.process import Spawner
 from vmruntime.libvirt_driver.resize import Resizer, running
@@ -43,6 +45,7 @@ from vmruntime.subscriptions import Publisher
 log = logging.getLogger(__name__)
 
 CONSOLE_DIRECTORY = Path("/var/log/copepod/console")
+CONSOLE_SOCKETS = Path("/run/copepod/console")
 INSPECT_SECONDS = 5.0
 _CPU_TIME = 4
 """Where `virDomainGetInfo` has the nanoseconds of CPU."""
@@ -69,6 +72,7 @@ class LibvirtRuntime:
         self._connection = Connection(uri, self._on_event)
         self._resizer = Resizer(self._connection, installation)
         self._spawner = Spawner(self._connection, installation)
+        self._consoles = Consoles(self._connection, installation, self._spawner.in_guest)
         self._probing = asyncio.Lock()
         self._host: HostInfo | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,7 +151,12 @@ class LibvirtRuntime:
         await self._connection.outside(self._console_directory.mkdir, parents=True, exist_ok=True)
         log_path = self._log_of(spec.uuid)
         facts = HostFacts(
-            acceleration.kind, bundle.kernel.absolute(), bundle.initrd.absolute(), log_path, self._network
+            acceleration.kind,
+            bundle.kernel.absolute(),
+            bundle.initrd.absolute(),
+            log_path,
+            CONSOLE_SOCKETS / spec.uuid,
+            self._network,
         )
         await self._connection.call(lifecycle.define, spec, facts)
 
@@ -158,6 +167,8 @@ class LibvirtRuntime:
             )
 
     async def start(self, uuid: str) -> None:
+        # Each time: what is below /run is gone after the host has rebooted.
+        await self._connection.outside(partial(CONSOLE_SOCKETS.mkdir, mode=0o711, parents=True, exist_ok=True))
         await self._connection.call(lifecycle.start, uuid, self._installation, self._images)
 
     async def stop(self, uuid: str, grace: float) -> None:
@@ -187,7 +198,9 @@ class LibvirtRuntime:
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     async def delete(self, uuid: str) -> None:
-        await self._connection.call(lifecycle.remove, uuid, self._installation, self._log_of(uuid))
+        await self._connection.call(
+            lifecycle.remove, uuid, self._installation, self._log_of(uuid), CONSOLE_SOCKETS / uuid
+        )
 
     async def set_document(self, uuid: str, document: bytes) -> None:
         def write(conn: Any) -> None:
@@ -233,6 +246,9 @@ class LibvirtRuntime:
         async for chunk in console.follow(self._log_of(uuid), tail=tail, follows=follow, is_running=is_running):
             yield chunk
 
+    async def attach(self, uuid: str) -> GuestProcess:
+        return await self._consoles.attach(uuid)
+
     async def exec(self, uuid: str, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> ExecResult:
         def run(conn: Any) -> ExecResult:
             seen = running(find(conn, uuid, self._installation))
@@ -253,6 +269,7 @@ class LibvirtRuntime:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._consoles.close()
         await self._spawner.close()
         await self._connection.close()
 

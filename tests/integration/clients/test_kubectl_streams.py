@@ -33,6 +33,7 @@ spec:
   - {name: vm, image: copepod/micro, resources: {limits: {cpu: 500m, memory: 96Mi}}}
 """
 ENDING = POD.replace("image:", "command: [sh, -c, 'sleep 6; exit 0'], image:") % ("short", "n2")
+READING = POD.replace("image:", "stdin: true, stdinOnce: true, tty: true, command: [sh], image:") % ("reading", "n2")
 _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 WEBSOCKETS: dict[str, str] = {}
 SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
@@ -143,10 +144,30 @@ def test_forwarding_to_an_offline_node_fails_at_once(newest: Program, way: dict[
     assert ran.code != 0
 
 
-def test_a_console_is_followed_and_takes_no_input(newest: Program) -> None:
+def test_a_console_is_followed_and_takes_input(newest: Program, way: dict[str, str]) -> None:
+    newest.ok("create", "-f", "-", stdin=READING)
+    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=30s")
+    with on_terminal(
+        [newest.binary, *newest.options, "attach", "-it", "reading"], environment(newest, way), 31, 97
+    ) as terminal:
+        terminal.type("echo hello\r")
+        terminal.shows("echo hello\r\nhello\r\n")
+        terminal.type("exit 3\r")
+        assert terminal.ends() == 0
+    newest.ok("delete", "pod", "reading", "--grace-period=1")
+
+
+def test_input_from_a_pipe_ends_a_console_that_is_read_once(newest: Program, way: dict[str, str]) -> None:
+    newest.ok("create", "-f", "-", stdin=READING)
+    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=30s")
+    out = newest.run("attach", "-i", "reading", stdin="echo a line\n", timeout=20, **way).ok()
+    assert "\na line\n" in out.replace("\r", "")
+    newest.ok("delete", "pod", "reading", "--grace-period=1")
+
+
+def test_a_console_is_followed(newest: Program) -> None:
     newest.ok("create", "-f", "-", stdin=ENDING)
     newest.ok("wait", "--for=condition=Ready", "pod/short", "--timeout=30s")
-    assert "takes no input" in newest.run("attach", "-i", "short").refused()
     assert newest.run("attach", "short").ok() == "copepod: exit 0\n"
     newest.ok("delete", "pod", "short", "--grace-period=1")
 

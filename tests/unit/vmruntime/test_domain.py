@@ -17,7 +17,13 @@ from vmruntime.libvirt_driver.resize import requesting
 from vmruntime.metadata import read_record, record_of
 
 IMAGE = Path("/var/lib/copepod/images/sha256-00")
-TCG = HostFacts("tcg", IMAGE / "vmlinux", IMAGE / "initramfs.cpio", Path("/var/log/copepod/console/x.log"))
+TCG = HostFacts(
+    "tcg",
+    IMAGE / "vmlinux",
+    IMAGE / "initramfs.cpio",
+    Path("/var/log/copepod/console/x.log"),
+    Path("/run/copepod/console/x"),
+)
 SPECS = {
     "smallest": (make_spec("smallest", vcpus_max=1, memory_max_mib=96), TCG),
     "resizable": (make_spec("resizable", cpu_limit_millicores=250, document=b'{"kind":"Pod"}'), TCG),
