@@ -7,7 +7,7 @@ import ipaddress
 import json
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -180,23 +180,30 @@ def resize(**resources: Any) -> str:
     return json.dumps({"spec": {"containers": [{"name": "c1", "resources": resources}]}})
 
 
+@asynccontextmanager
+async def running_cluster(directory: Path) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        store = await open_store(directory / "store.db")
+        stack.push_async_callback(store.close)
+        objects = StoreObjects(store, REGISTRY, SystemClock(), new_uid)
+        await ensure_namespaces(objects)
+        node = {
+            "metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}},
+            "status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "capacity": {"cpu": "4", "memory": "4Gi"}},
+        }
+        await objects.create(Node.from_dict(node))
+        await objects.update_status(Node.from_dict(node))
+        users = StaticTokens({"secret": User("admin", ("system:masters", "system:authenticated"))})
+        app = create_app(objects, users, logs=FakeLogs())
+        port = await stack.enter_async_context(serve(app, ssl_context=_tls(directory)))
+        (directory / "kubeconfig").write_text(_kubeconfig(directory, port))
+        yield Cluster(objects, directory)
+
+
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    store = await open_store(tmp_path / "store.db")
-    objects = StoreObjects(store, REGISTRY, SystemClock(), new_uid)
-    await ensure_namespaces(objects)
-    node = {
-        "metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}},
-        "status": {"allocatable": {"cpu": "4", "memory": "4Gi"}, "capacity": {"cpu": "4", "memory": "4Gi"}},
-    }
-    await objects.create(Node.from_dict(node))
-    await objects.update_status(Node.from_dict(node))
-    users = StaticTokens({"secret": User("admin", ("system:masters", "system:authenticated"))})
-    app = create_app(objects, users, logs=FakeLogs())
-    async with serve(app, ssl_context=_tls(tmp_path)) as port:
-        (tmp_path / "kubeconfig").write_text(_kubeconfig(tmp_path, port))
-        yield Cluster(objects, tmp_path)
-    await store.close()
+    async with running_cluster(tmp_path) as made:
+        yield made
 
 
 async def test_create_and_get_in_every_form(cluster: Cluster) -> None:
