@@ -49,7 +49,7 @@ from edgelink.messages import (
 )
 from edgelink.pacing import Chance, Timing, backoff
 from edgelink.view import diff_views
-from edgelink.wire import VERSION
+from edgelink.wire import VERSIONS, agreed
 
 
 class State(StrEnum):
@@ -79,11 +79,21 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = {
 
 
 class HubSession:
-    """`new_token` names sessions: unguessable in production, counted in tests."""
+    """`new_token` names sessions: unguessable in production, counted in tests. `versions`: those of the wire that it
+    speaks."""
 
-    def __init__(self, node: str, hub_store: str, timing: Timing, chance: Chance, new_token: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        node: str,
+        hub_store: str,
+        timing: Timing,
+        chance: Chance,
+        new_token: Callable[[], str],
+        versions: tuple[int, ...] = VERSIONS,
+    ) -> None:
         self._node, self._hub = node, hub_store
         self._timing, self._chance, self._new_token = timing, chance, new_token
+        self._versions, self._version = versions, 0
         self.state = State.ABSENT
         self.token = ""
         self._out: list[Command] = []
@@ -186,14 +196,15 @@ class HubSession:
             if self._welcome is not None:  # the answer was lost
                 self._out.append(Send(self._welcome))
             return
-        if VERSION not in m.versions:
-            reason = f"no common wire version: the node speaks {list(m.versions)}, this hub {[VERSION]}"
+        version = agreed(m.versions, self._versions)
+        if version is None:
+            reason = f"no common wire version: the node speaks {list(m.versions)}, this hub {list(self._versions)}"
             self._out.append(Send(Refused(m.nonce, reason)))
             return
         if self.state is State.ACTIVE:
             self._out.append(Report(False, "the node began a newer session"))
         self._step(Step.HELLO)
-        self._nonce, self._facts = m.nonce, m.facts
+        self._nonce, self._facts, self._version = m.nonce, m.facts, version
         self.token, self._welcome = "", None
         self._out.append(Admit(m.nonce, m.facts))
 
@@ -201,7 +212,7 @@ class HubSession:
         self.token = self._new_token()
         self._heard = self._now
         self._reset(base)
-        self._welcome = Welcome(self.token, self._nonce, VERSION, self._hub, up)
+        self._welcome = Welcome(self.token, self._nonce, self._version, self._hub, up)
         self._out += [Send(self._welcome), Report(True, "")]
         self._dirty = True
         self._pump()

@@ -41,7 +41,7 @@ from edgelink.parts import PART_SIZE, Assembler, split
 from edgelink.streams import CREDIT, HubStream
 from edgelink.topics import Address, Channel, hub_subscriptions, parse_topic
 from edgelink.transport import Down, Incoming, Publication, Transport, Up
-from edgelink.wire import WireError, encode
+from edgelink.wire import VERSIONS, WireError, encode
 
 _logger = logging.getLogger(__name__)
 
@@ -83,10 +83,12 @@ class HubLink:
         part_size: int = PART_SIZE,
         concurrency: int = 64,
         max_nodes: int = 100_000,
+        versions: tuple[int, ...] = VERSIONS,
     ) -> None:
         self._transport, self._backend, self._cluster = transport, backend, cluster
         self._chance, self._timing = chance, timing or Timing()
         self._new_token, self._part_size, self._max_nodes = new_token, part_size, max_nodes
+        self._versions = versions
         self._lanes = Lanes(transport, _WAITING)
         self._peers: dict[str, _Peer] = {}
         self._slots = asyncio.Semaphore(concurrency)
@@ -220,8 +222,14 @@ class HubLink:
             self._lanes.urgent.put(Publication(topic, encode(message), 0))
             return
         lane = self._lanes.bulk if isinstance(message, Delta | Open) else self._lanes.urgent
-        session = message.session if isinstance(message, Delta) else ""
-        for payload in split(message, session, self._new_token, self._part_size):
+        try:
+            payloads = split(message, self._new_token, self._part_size)
+        except WireError as error:  # the session tries again, later and later, until the view is smaller
+            _logger.error(
+                "node %s cannot be told what is wished of it: %s: its pods need too much at once", node, error
+            )
+            return
+        for payload in payloads:
             lane.put(Publication(topic, payload, 1))
 
     # --- sessions ---
@@ -229,7 +237,9 @@ class HubLink:
     def _peer(self, node: str) -> _Peer | None:
         peer = self._peers.get(node)
         if peer is None and len(self._peers) < self._max_nodes:
-            session = HubSession(node, self._backend.hub_store, self._timing, self._chance, self._new_token)
+            session = HubSession(
+                node, self._backend.hub_store, self._timing, self._chance, self._new_token, self._versions
+            )
             peer = self._peers[node] = _Peer(session, lambda: self._handle(node, Tick()))
         return peer
 

@@ -54,7 +54,7 @@ from edgelink.node_events import (
 )
 from edgelink.pacing import Chance, Timing, backoff
 from edgelink.upstream import Upstream
-from edgelink.wire import VERSION
+from edgelink.wire import VERSIONS
 
 
 class State(StrEnum):
@@ -92,8 +92,10 @@ TRANSITIONS: Final[Mapping[tuple[State, Step], State]] = {
 
 
 class NodeSession:
-    def __init__(self, timing: Timing, chance: Chance) -> None:
-        self._timing, self._chance = timing, chance
+    """`versions`: the wire versions it speaks."""
+
+    def __init__(self, timing: Timing, chance: Chance, versions: tuple[int, ...] = VERSIONS) -> None:
+        self._timing, self._chance, self._versions = timing, chance, versions
         self.state = State.OFFLINE
         self.token = ""
         self._now = 0.0
@@ -196,7 +198,7 @@ class NodeSession:
     def _say_hello(self) -> None:
         if self._facts is None:
             return
-        self._out.append(Send(Hello(self._nonce, (VERSION,), self._facts)))
+        self._out.append(Send(Hello(self._nonce, self._versions, self._facts)))
         self._hello_due = self._now + backoff(self._timing, self._attempt, self._chance)
         self._attempt += 1
 
@@ -215,6 +217,8 @@ class NodeSession:
             return
         if self.state is not State.GREETING or self._facts is None:
             return
+        if m.version not in self._versions:
+            return self._turned_away(f"the hub chose wire version {m.version}, this node speaks {list(self._versions)}")
         if not self._renewed and self._unknown_to(m):
             self._step(Step.RENEWED)
             self._renewing_for = m.hub
@@ -223,6 +227,12 @@ class NodeSession:
             return
         self._step(Step.WELCOMED)
         self._link(m, self._facts)
+
+    def _turned_away(self, reason: str) -> None:
+        """Asks again, seldom: what stands in the way may be mended at the other side."""
+        if self._step(Step.REFUSED):
+            self._out.append(Report(False, reason))
+            self._hello_due = self._now + backoff(self._timing, 16, self._chance)
 
     def _unknown_to(self, m: Welcome) -> bool:
         """Whether the hub's memory of this store is not ours: we are a copy, or it is, or it is another hub."""
@@ -244,9 +254,8 @@ class NodeSession:
         if isinstance(message, Welcome):
             return self._on_welcome(message)
         if isinstance(message, Refused):
-            if message.nonce == self._nonce and self._step(Step.REFUSED):
-                self._out.append(Report(False, f"the hub refused this node: {message.reason}"))
-                self._hello_due = self._now + backoff(self._timing, 16, self._chance)
+            if message.nonce == self._nonce:
+                self._turned_away(f"the hub refused this node: {message.reason}")
             return None
         if self.state is not State.LINKED or session_of(message) != self.token:
             return None

@@ -43,7 +43,7 @@ from edgelink.parts import PART_SIZE, Assembler, split
 from edgelink.streams import NodeStreams
 from edgelink.topics import Address, Channel, node_subscriptions, parse_topic
 from edgelink.transport import Down, Incoming, Publication, Transport, Up
-from edgelink.wire import WireError, encode
+from edgelink.wire import VERSIONS, WireError, encode
 
 _logger = logging.getLogger(__name__)
 
@@ -70,11 +70,12 @@ class NodeLink:
         timing: Timing | None = None,
         new_token: Callable[[], str] = new_token,
         part_size: int = PART_SIZE,
+        versions: tuple[int, ...] = VERSIONS,
     ) -> None:
         self._transport, self._backend = transport, backend
         self._cluster, self._node = cluster, node
         self._new_token, self._part_size = new_token, part_size
-        self._session = NodeSession(timing or Timing(), chance)
+        self._session = NodeSession(timing or Timing(), chance, versions)
         self._lanes = Lanes(transport, _WAITING)
         self._commands: asyncio.Queue[StoreCommand] = asyncio.Queue()  # few: the session waits for answers
         self._alarm = Alarm(lambda: self._handle(Tick()))
@@ -155,7 +156,7 @@ class NodeLink:
             self._lanes.urgent.put(Publication(self._topic(Channel.LEASE), encode(message), 0))
             return
         lane = self._lanes.bulk if isinstance(message, Batch) else self._lanes.urgent
-        for payload in split(message, self._session.token, self._new_token, self._part_size):
+        for payload in split(message, self._new_token, self._part_size):
             lane.put(Publication(self._topic(Channel.UP), payload, 1))
 
     def _say_on_stream(self, stream: str, message: Message) -> None:

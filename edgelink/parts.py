@@ -8,11 +8,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from edgelink.messages import Message, Part
+from edgelink.messages import Message, Part, Welcome, session_of
 from edgelink.wire import WireError, decode, encode
 
 PART_SIZE = 32 * 1024
 """Bytes of one payload as sent. Far below what brokers take, so that on a thin link a lease never waits long."""
+COMPRESS_FROM = 1024
+"""Bytes of a message from which it is sent compressed, where that makes it shorter."""
 MAX_MESSAGE = 16 * 1024 * 1024
 """Bytes of a whole message, decompressed."""
 _MAX_OPEN = 4
@@ -20,12 +22,18 @@ _ENVELOPE = 256
 """Room for a part's own envelope: type, token, identifier and numbers."""
 
 
-def split(message: Message, session: str, new_id: Callable[[], str], limit: int = PART_SIZE) -> list[bytes]:
-    """The payloads that carry `message`, each at most `limit` bytes."""
+def split(message: Message, new_id: Callable[[], str], limit: int = PART_SIZE) -> list[bytes]:
+    """The payloads that carry `message`, each at most `limit` bytes. Greetings, which are short, go as they are: parts
+    belong to a session that both sides know of. Raises WireError for a message that no receiver takes."""
     payload = encode(message)
-    if len(payload) <= limit:
+    if len(payload) > MAX_MESSAGE:
+        raise WireError("oversized", f"a message of {len(payload)} bytes, at most {MAX_MESSAGE} can be sent")
+    session = "" if isinstance(message, Welcome) else session_of(message)
+    if not session or len(payload) < min(COMPRESS_FROM, limit):
         return [payload]
     packed = zlib.compress(payload, 1)
+    if len(packed) * 4 // 3 + _ENVELOPE >= len(payload) <= limit:
+        return [payload]
     size = (limit - _ENVELOPE) // 4 * 3  # base64 turns three bytes into four
     pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
     name = new_id()

@@ -35,10 +35,19 @@ from edgelink.messages import (
 )
 
 VERSION: Final = 1
+"""In every envelope of this format. A later one comes beside it: greetings stay in version 1 for ever, what follows is
+in the version that the two have agreed on."""
+VERSIONS: Final = (VERSION,)
+"""What this program speaks."""
 MAX_PAYLOAD: Final = 256 * 1024
 """Bytes of one MQTT payload; longer messages travel in parts (`edgelink.parts`)."""
 _MAX_TEXT: Final = 4096
 _MAX_NUMBER: Final = 2**63 - 1
+
+
+def agreed(offered: Iterable[int], spoken: Iterable[int]) -> int | None:
+    """The newest version that both sides speak."""
+    return max(set(offered) & set(spoken), default=None)
 
 
 class WireError(Exception):

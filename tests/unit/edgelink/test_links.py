@@ -117,6 +117,31 @@ def test_s25_large_objects_and_snapshots_stay_under_the_limit() -> None:
     story(main())
 
 
+def test_s25_a_view_that_nothing_could_carry_is_said_and_one_that_fits_again_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """S-25: never a silent drop; leases go on meanwhile."""
+
+    async def main() -> None:
+        rig = Rig()
+        rig.start_hub()
+        rig.start_node("a")
+        await until(lambda: rig.in_step())
+        for n in range(9):
+            rig.wish("a", f"pod-{n}", b'"' + b"x" * 2_000_000 + b'"')
+        await until(lambda: "node a cannot be told what is wished of it: oversized" in caplog.text)
+        session = rig.links["a"]._session.token
+        await asyncio.sleep(120)
+        assert rig.links["a"]._session.token == session
+        for n in range(9):
+            rig.hub.delete("a", f"pod-{n}")
+        rig.wish("a", "small")
+        await until(lambda: rig.in_step(), 200)
+        await rig.stop()
+
+    story(main())
+
+
 @pytest.mark.parametrize("other", ["restored", "empty", "another"])
 def test_s86_no_hub_without_our_history_deletes_anything(other: str) -> None:
     """S-86: restored from an old backup, come up empty, or another hub: what it does not name runs on, Unclaimed."""

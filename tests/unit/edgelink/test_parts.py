@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from edgelink.api import Item, ItemKey
-from edgelink.messages import Delta, Part, Who
+from edgelink.api import Item, ItemKey, UpItem
+from edgelink.messages import Batch, Delta, Part, Refused, Welcome, Who
 from edgelink.parts import Assembler, split
 from edgelink.wire import WireError, decode, encode
 
@@ -22,7 +22,7 @@ BIG = Delta(
 
 def _parts(limit: int = 4096) -> list[Part]:
     names = count()
-    payloads = split(BIG, "tok", lambda: f"p{next(names)}", limit)
+    payloads = split(BIG, lambda: f"p{next(names)}", limit)
     assert all(len(p) <= limit for p in payloads)
     decoded = [decode(p, limit) for p in payloads]
     assert all(isinstance(p, Part) for p in decoded)
@@ -39,7 +39,24 @@ def test_s25_parts_in_any_order_and_doubled_make_the_message() -> None:
 
 
 def test_short_messages_are_sent_as_they_are() -> None:
-    assert split(Who("tok"), "tok", str) == [encode(Who("tok"))]
+    assert split(Who("tok"), str) == [encode(Who("tok"))]
+
+
+def test_what_compression_shortens_is_compressed_and_what_it_does_not_goes_as_it_is() -> None:
+    """One part of one is what every version 1 receiver puts together again."""
+    text, noise = b'"%s"' % (b"status " * 400), b'"%s"' % random.Random(1).randbytes(1500).hex().encode()
+    for value, shorter in ((text, True), (noise, False)):
+        batch = Batch("tok", 0, 1, (UpItem(1, "level", "pods/u", value),))
+        [payload] = split(batch, lambda: "p")
+        assert (len(payload) < len(encode(batch)) // 2) is shorter
+        message = decode(payload)
+        assert (Assembler().add(message) if isinstance(message, Part) else message) == batch
+
+
+def test_greetings_are_never_cut_or_compressed() -> None:
+    """The other side knows of no session yet that parts could belong to."""
+    for greeting in (Refused("c.1", "because " * 400), Welcome("tok", "c.1", 1, "hub" * 500, 0)):
+        assert split(greeting, str) == [encode(greeting)]
 
 
 def test_unfinished_messages_give_way_to_newer_ones() -> None:

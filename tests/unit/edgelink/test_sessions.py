@@ -331,6 +331,34 @@ def test_a_version_that_is_not_common_is_refused_with_both_named() -> None:
     assert "[7]" in refusal.reason
 
 
+def test_the_newest_common_version_is_chosen() -> None:
+    """A newer hub with an older agent, and the reverse; a hub that gave a version up says so to those who need it."""
+    for spoken, offered, chosen in (
+        ((1, 2), (1,), 1),
+        ((1,), (1, 2, 3), 1),
+        ((1, 2), (1, 2, 3), 2),
+        ((2,), (1,), None),
+    ):
+        session = hub.HubSession("n", "hub", TIMING, random.Random(1), lambda: "t1", spoken)
+        answer = session.handle(he.Received(m.Hello("c1.1", offered, NodeFacts("s", "b", None, 0))), 0)
+        if chosen is None:
+            [refused] = sent(answer, m.Refused)
+            assert refused.reason == "no common wire version: the node speaks [1], this hub [2]"
+        else:
+            [welcomed] = sent(session.handle(he.Admitted("c1.1", 0, None), 0), m.Welcome)
+            assert welcomed.version == chosen
+
+
+def test_a_version_that_was_not_offered_is_not_spoken() -> None:
+    session = greeting_node(NodeFacts("store", "boot", None, 0))
+    [report] = session.handle(ne.Received(m.Welcome("tok", "c1.1", 7, "hub", 0)), 0)
+    assert report == ne.Report(False, "the hub chose wire version 7, this node speaks [1]")
+    assert session.state is node.State.GREETING
+    due = session.deadline()
+    assert due is not None
+    assert sent(session.handle(ne.Tick(), due), m.Hello), "it asks again: the hub may come right"
+
+
 def test_only_the_will_of_this_connection_ends_a_session() -> None:
     session, _ = active_hub(view(5), Cursor("hub", 5), nonce="c2.1")
     assert session.handle(he.Received(m.Will("c1")), 1) == []
