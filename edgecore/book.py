@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -88,6 +89,11 @@ class Book:
 
     def held(self) -> Mapping[ItemKey, tuple[str, int]]:
         return self._held
+
+    async def object(self, key: ItemKey) -> Mapping[str, Any] | None:
+        """What the hub has sent beside the pods: ConfigMaps, Secrets."""
+        row = await self._store.get(_store_key(key))
+        return None if row is None else orjson.loads(row.value)["object"]
 
     async def apply(self, change: ViewChange) -> None:
         """A delta or snapshot, with its cursor, in one commit (architecture, "Synchronisation")."""

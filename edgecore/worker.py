@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from edgecore import plan as steps
 from edgecore.book import Book
 from edgecore.desk import Desk
+from edgecore.environment import EnvError, references
 from edgecore.events import Note, resize_detail
 from edgecore.machine import POWERED_OFF
 from edgecore.plan import Step, Vms, plan
 from edgecore.record import ContainerRecord, PodRecord, Trouble
 from edgecore.sizes import SizeError
-from edgecore.spec import document, vm_spec, vm_uuid
+from edgecore.spec import Place, document, vm_spec, vm_uuid
 from edgecore.status import pod_status, terminated
+from edgelink.api import ItemKey
 from kubeapi.clock import woken
 from kubeapi.core import Container, Pod
 from metastore.api import StoreError
@@ -49,12 +51,14 @@ _RESET_AFTER = 600.0
 """A run this long makes the next crash the first again (the kubelet's ten minutes)."""
 _RESIZE_RETRY, _RESIZE_RETRY_MAX = 2.0, 60.0
 _UNAVAILABLE_RETRY = 2.0
+_REFERENCE_RETRY = 5.0
 _ADMISSION_RETRY = 0.5
 """Seconds until a pod that waits for others on their way out asks again."""
 _WAITING = {
     ImageNotFound: "ErrImagePull",
     InvalidSpec: "CreateContainerConfigError",
     SizeError: "CreateContainerConfigError",
+    EnvError: "CreateContainerConfigError",
     StartFailed: "RunContainerError",
 }
 _EXIT_REASONS = {
@@ -243,15 +247,29 @@ class Worker:
         container = _container(pod, name)
         uuid = vm_uuid(self.uid, name)
         try:
-            spec = vm_spec(pod, container, record, self.installation, self.desk.policy)
+            spec = vm_spec(pod, container, record, await self._place(pod, container))
             image = await self.runtime.image(container.image)
             if image.digest != record.container(name).image_id:
                 known = record.container(name).model_copy(update={"image_id": image.digest})
                 record = await self.book.save(record.with_container(name, known))
             await self.runtime.create(spec)
             await self.runtime.start(uuid)
+        except EnvError as error:
+            trouble = record.container(name).trouble
+            if trouble is None or trouble.message != str(error):
+                await self._note_trouble(pod, record, name, _WAITING[EnvError], str(error))
+            # What is missing may come with the next delta; to look again costs nothing, and writes nothing.
+            self._not_before[name] = self._now() + _REFERENCE_RETRY
         except (ImageNotFound, InvalidSpec, StartFailed, SizeError) as error:
             await self._note_trouble(pod, record, name, _WAITING[type(error)], str(error))
+
+    async def _place(self, pod: Pod, container: Container) -> Place:
+        namespace = pod.metadata.namespace or ""
+        objects = {}
+        for kind, name in references(container):
+            if (found := await self.book.object(ItemKey(kind, namespace, name))) is not None:
+                objects[kind, name] = found
+        return Place(self.installation, self.desk.policy, objects, self.address or "")
 
     async def _note_trouble(self, pod: Pod, record: PodRecord, name: str, reason: str, message: str) -> None:
         known = record.container(name)

@@ -102,6 +102,9 @@ class VmSpec:
     command: tuple[str, ...] = ()
     """What the guest's init runs; empty = just stay up. Its exit powers the VM off with that exit code."""
     env: tuple[tuple[str, str], ...] = ()
+    """Of the command and of programs that are run beside it. Names: printable ASCII without `=`."""
+    working_dir: str = ""
+    """Where they start; made if it is not there. Empty = wherever the guest's init is."""
     stdin: bool = False
     """The command reads the console."""
     tty: bool = False

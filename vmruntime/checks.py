@@ -20,6 +20,9 @@ SHRINK_MARGIN_MIB = 32
 """Kept free above what the guest uses when it shrinks: less, and its OOM killer runs (docs/vm-lore.md, number 8). The
 smallest guests have little more than that to spare when idle, so it is never more than a quarter of the new size."""
 VCPUS_LIMIT = 64
+GIVEN_LIMIT = 64 * 1024
+"""Bytes of command and environment. They reach QEMU, quoted and in base64, as one argument, of which Linux takes
+128 KiB."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -42,6 +45,11 @@ def check_spec(spec: VmSpec, image: Image) -> None:
         raise InvalidSpec(f"{where}: {spec.vcpus_online} vCPUs online, but 1 to {spec.vcpus_max} are present")
     check_quota(spec.name, spec.cpu_limit_millicores)
     _check_memory(spec, image)
+    given = sum(len(text.encode()) for text in (*spec.command, *(word for pair in spec.env for word in pair)))
+    if given > GIVEN_LIMIT:
+        raise InvalidSpec(
+            f"{where}: command and environment have {given} bytes together; the guest is given at most {GIVEN_LIMIT}"
+        )
 
 
 def check_quota(name: str, limit_millicores: int | None) -> None:
@@ -74,8 +82,8 @@ def fixed_parts(spec: VmSpec) -> tuple[object, ...]:
     """All of a spec that cannot change while the VM runs."""
     sizes = (spec.vcpus_max, spec.memory_base_mib, spec.memory_max_mib)
     # Only where set: what this gives for a VM must not change while it runs on under a newer program.
-    console = tuple(name for name in ("stdin", "tty") if getattr(spec, name))
-    return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes, *console)
+    more = [f"{name}={value}" for name in ("working_dir", "stdin", "tty") if (value := getattr(spec, name))]
+    return (spec.uuid, spec.name, spec.owner, spec.image, spec.attempt, spec.command, spec.env, *sizes, *more)
 
 
 def check_resize(name: str, size_mib: int, base_mib: int, max_mib: int) -> None:

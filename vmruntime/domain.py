@@ -80,13 +80,20 @@ def kernel_command_line(spec: VmSpec) -> str:
 
 
 def run_script(spec: VmSpec) -> str:
-    """A shell fragment, base64-encoded: hostname, environment, what the console is to the command (nothing where it
-    only shows output), and the command as positional parameters."""
+    """A shell fragment, base64-encoded: hostname, what the console is to the command (nothing
+    where it only shows output), the command with its environment as positional parameters, and `copepod_run`, which
+    becomes any other program in that environment."""
     lines = [f"hostname {shlex.quote(spec.owner.pod)}"]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in spec.env]
+    given = [f"{name}={value}" for name, value in spec.env]
+    if spec.working_dir:
+        lines.append(f"mkdir -p {shlex.quote(spec.working_dir)}")
+        given.insert(0, f"--chdir={spec.working_dir}")
+    # Never exported to init itself: what a pod calls PATH, or `command`, is no concern of its.
+    around = ["/bin/env", *given] if given else []
+    lines.append(f'copepod_run() {{ exec {shlex.join(around)} "$@"; }}')
     if spec.stdin or spec.tty:
         lines.append(f"copepod_console={'terminal' if spec.tty else 'input'}")
-    lines.append(f"set -- {shlex.join(spec.command)}".rstrip())
+    lines.append(f"set -- {shlex.join([*around, *spec.command] if spec.command else [])}".rstrip())
     return b64encode("\n".join(lines).encode()).decode()
 
 

@@ -18,7 +18,14 @@ from vmruntime.api import Exit, ExitReason, GuestUnavailable, Runtime, VmError, 
 from vmruntime.libvirt_driver.runtime import LibvirtRuntime
 from vmruntime.process import MAX_PROCESSES, GuestProcess, Source, Terminal
 
-SHARED = make_spec("process-shared", env=(("GREETING", "hello\nworld"),), command=("sleep", "86400"))
+ENVIRONMENT = (
+    ("GREETING", "hello\nworld"),
+    ("my.name", "no name for a shell"),
+    ("x;reboot", "$(reboot)"),
+    ("command", "init has a variable of that name"),
+    ("PATH", "/sbin:/bin:/pod"),
+)
+SHARED = make_spec("process-shared", env=ENVIRONMENT, working_dir="/srv/it's here", command=("sleep", "86400"))
 DATA = random.Random(5).randbytes(1 << 20)
 
 
@@ -207,6 +214,14 @@ async def test_the_pods_environment_is_the_programs(rig: Rig, runtime: Runtime) 
     if isinstance(rig, FakeRig):
         pytest.skip("a pretended guest's programs ask for no environment")
     assert await run(runtime, "sh", "-c", 'echo "$GREETING" $#') == (0, b"hello\nworld 0\n", b"")
+    assert await run(runtime, "pwd") == (0, b"/srv/it's here\n", b"")
+    pod_command = 'cat "/proc/$(pidof sleep)/environ"; printf "%s\\0" "$(readlink "/proc/$(pidof sleep)/cwd")"'
+    for program in (("/bin/env", "-0"), ("sh", "-c", pod_command)):
+        code, out, err = await run(runtime, *program)
+        assert (code, err) == (0, b"")
+        found = out.decode().split("\0")
+        assert [f"{name}={value}" for name, value in ENVIRONMENT if f"{name}={value}" not in found] == []
+    assert found[-2] == "/srv/it's here"
 
 
 async def test_a_guest_that_goes_takes_its_programs_along(rig: Rig, runtime: Runtime) -> None:

@@ -44,6 +44,9 @@ async def world() -> AsyncIterator[World]:
     async with Box(BoxConfig(STATE, nodes=1), said.append) as box, opened(box, manifests()) as lab:
         limits = {"cpu": "500m", "memory": "96Mi"}
         container = {"name": "vm", "image": IMAGE, "resources": {"limits": limits}}
+        container["envFrom"] = [{"configMapRef": {"name": "site"}}, {"secretRef": {"name": "login"}}]
+        await lab.kubectl.ok("create", "configmap", "site", "--from-literal=place=Åland")
+        await lab.kubectl.ok("create", "secret", "generic", "login", "--from-literal=password=a b$c")
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]}}
         await lab.kubectl.ok("create", "-f", "-", stdin=json.dumps(pod))
         await lab.kubectl.ok("wait", "--for=condition=Ready", "pod/web", f"--timeout={BOOT:.0f}s", timeout=BOOT + 5)
@@ -77,6 +80,9 @@ async def run(world: World, *arguments: str, given: bytes = b"", within: float =
 async def test_exit_codes_output_and_input(world: World) -> None:
     assert await run(world, "exec", "web", "--", "true") == (0, b"", "")
     assert (await run(world, "exec", "web", "--", "false"))[0] == 1
+    assert await run(world, "exec", "web", "--", "sh", "-c", 'echo "$place,$password"') == (
+        0, "Åland,a b$c\n".encode(), "",
+    )  # fmt: skip
     assert await run(world, "exec", "web", "--", "sh", "-c", "echo out; echo err >&2; exit 3") == (
         3, b"out\n", "err\ncommand terminated with exit code 3\n",
     )  # fmt: skip

@@ -259,6 +259,17 @@ async def test_one_name_may_come_and_go_quickly(kube: Kube) -> None:
     assert (await kube.get("same"))["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
+async def test_a_pod_waits_for_the_configmap_it_names(lab: Up, kube: Kube) -> None:
+    wanting = pod("wanting")
+    wanting["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "late"}}]
+    await kube.create(wanting)
+    waiting = "jsonpath={.status.containerStatuses[0].state.waiting.reason}=CreateContainerConfigError"
+    await kube.wait(waiting, "wanting")
+    assert 'configmap "late" not found' in await kube.ok("describe", "pod", "wanting")
+    await kube.ok("create", "configmap", "late", "--from-literal=a=b")
+    await kube.ready("wanting")
+
+
 async def test_many_pods_at_once_come_and_go(lab: Up, kube: Kube) -> None:
     names = [f"p{i}" for i in range(30)]
     await kube.create(*(pod(name, cpu="20m") for name in names))

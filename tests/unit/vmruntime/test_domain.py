@@ -78,9 +78,9 @@ def test_the_device_is_whole_memory_blocks(base: int, maximum: int, device: int)
 
 def test_the_run_script_keeps_every_byte() -> None:
     script = b64decode(run_script(SPECS["command"][0])).decode()
-    assert "export GREETING='it'\"'\"'s, <here>\n'" in script
-    assert script.endswith("set -- sh -c 'echo $GREETING'")
-    assert b64decode(run_script(make_spec("plain"))).decode() == "hostname plain\nset --"
+    assert script.endswith("set -- /bin/env 'GREETING=it'\"'\"'s, <here>\n' sh -c 'echo $GREETING'")
+    plain = b64decode(run_script(make_spec("plain"))).decode()
+    assert plain == 'hostname plain\ncopepod_run() { exec  "$@"; }\nset --'
 
 
 def test_a_request_changes_only_the_request() -> None:
