@@ -18,6 +18,9 @@ T = TypeVar("T", bound=KubeObject)
 _IMMORTAL = frozenset({"default", "kube-public", "kube-system", "copepod-system"})
 """Namespaces that no cluster is without (the reference's NamespaceLifecycle admission, and our own)."""
 
+RETURNED = frozenset({"pods", "serviceaccounts", "persistentvolumeclaims", "services"})
+"""Kinds whose deletion is answered with the object; of the others, once they are gone, with a Status (as in the
+reference)."""
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -32,6 +32,7 @@ from kubeapi.server import (
 )
 from kubeapi.server.auth import Identify, User
 from kubeapi.server.authorizing import Authorizer
+from kubeapi.server.deletion import RETURNED
 from kubeapi.server.entities import Entity
 from kubeapi.server.extras import Asked, ExtraResource
 from kubeapi.server.logs import LogSource
@@ -48,8 +49,6 @@ _CLIENT_STALL_SECONDS = 60.0
 """A watcher that takes no bytes for so long is cut off."""
 _SMALL = 16 * 1024
 """Bytes; less than a connection's buffer holds before its writers wait."""
-_RETURN_DELETED = frozenset({"pods", "serviceaccounts", "persistentvolumeclaims", "services"})
-"""Kinds whose deletion is answered with the object; of the others with a Status (as in the reference)."""
 
 Kind = ResourceType[Any]
 
@@ -187,7 +186,7 @@ class Server:
         body, kind = await request.read(), request.headers.get("Content-Type")
         options = bodies.delete_options(request.query, body, kind)
         deleted = await self.objects.delete_object(resource, target.namespace, target.name, options)
-        if not deleted.gone or resource.plural in _RETURN_DELETED:
+        if not deleted.gone or resource.plural in RETURNED:
             return self._object(request, resource, deleted.obj, 200, [])
         details = {
             "name": target.name,

@@ -16,20 +16,37 @@ from kubeapi.meta import KubeObject
 from kubeapi.patch import STRATEGIC
 from kubeapi.resource import Registry, ResourceType
 from kubeapi.server import customschemas
+from kubeapi.server.deletion import RETURNED
 from kubeapi.server.discovery import group_versions
 from kubeapi.server.fielddocs import Documented
+from kubeapi.server.ownership import MAX_NAME
 from kubeapi.strategic import MERGE_KEYS
 
 _REF = "#/components/schemas/"
 _META_TYPES = frozenset({"ObjectMeta", "OwnerReference", "Condition"})
-_WRITE_PARAMETERS = {"dryRun": "string", "fieldManager": "string", "fieldValidation": "string"}
-_PATCH_PARAMETERS = {**_WRITE_PARAMETERS, "force": "boolean"}
-_PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
+_WRITE_PARAMETERS: dict[str, dict[str, Any]] = {
+    "dryRun": {"type": "string", "enum": ["All"]},
+    "fieldManager": {"type": "string", "maxLength": MAX_NAME},
+    "fieldValidation": {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
+}
+_PATCH_PARAMETERS = {**_WRITE_PARAMETERS, "force": {"type": "boolean"}}
+_OPERATION = {
+    "type": "object",
+    "properties": {
+        "op": {"type": "string", "enum": ["add", "remove", "replace", "move", "copy", "test"]},
+        "path": {"type": "string"},
+        "from": {"type": "string"},
+        "value": {},
+    },
+    "required": ["op", "path"],
+}
+_PATCHES: dict[str, dict[str, Any]] = {
+    "application/json-patch+json": {"type": "array", "items": _OPERATION},
+    "application/merge-patch+json": {"type": "object"},
+    STRATEGIC: {"type": "object"},
+    "application/apply-patch+yaml": {"type": "object"},
+}
+"""What a body of each type looks like."""
 
 _PORT_KEYS = {"ContainerPort": "containerPort", "ServicePort": "port"}
 """By type, how a list of ports is merged."""
@@ -135,7 +152,7 @@ def _paths(item: ResourceType[Any]) -> Schema:
     for sub in item.subresources:
         if sub.writable_object:
             methods = {"get": "get", "put": "update", "patch": "patch"}
-            paths[f"{collection}/{{name}}/{sub.name}"] = _operations(item, methods)
+            paths[f"{collection}/{{name}}/{sub.name}"] = _operations(item, methods, sub.verbs)
     if item.namespaced:
         paths[f"{base}/{item.plural}"] = _operations(item, {"get": "list"})
     for path, operations in paths.items():
@@ -146,36 +163,48 @@ def _paths(item: ResourceType[Any]) -> Schema:
     return paths
 
 
-def _operations(item: ResourceType[Any], methods: dict[str, str]) -> Schema:
-    return {method: _operation(item, method, verb) for method, verb in methods.items()}
+def _operations(item: ResourceType[Any], methods: dict[str, str], verbs: Sequence[str] = ()) -> Schema:
+    """Those of `methods` that the server takes."""
+    taken = verbs or item.verbs
+    return {method: _operation(item, method, verb) for method, verb in methods.items() if verb in taken}
 
 
 def _operation(item: ResourceType[Any], method: str, verb: str) -> Schema:
     is_custom = issubclass(item.model, CustomObject)
-    reference = {"$ref": _REF + (customschemas.full_name(item) if is_custom else _full_name(item, item.kind))}
+    name = _root_name(item)
+    reference = {"$ref": _REF + name}
     operation: Schema = {
         "tags": [f"{item.group or 'core'}_{item.version}"],
         "operationId": f"{verb}{item.group.partition('.')[0].title() or 'Core'}{item.version.title()}{item.kind}",
         "x-kubernetes-action": {"create": "post", "update": "put"}.get(verb, verb),
         "x-kubernetes-group-version-kind": {"group": item.group, "version": item.version, "kind": item.kind},
-        "responses": _responses(verb, reference),
+        "responses": _responses(verb, _answer(item, verb, name)),
     }
     if method in ("post", "put", "patch"):
-        types: tuple[str, ...] = _PATCH_TYPES if method == "patch" else ("application/json", "application/yaml")
+        types: tuple[str, ...] = tuple(_PATCHES) if method == "patch" else ("application/json", "application/yaml")
         if is_custom:  # kubectl patches in a way that it finds here
             types = tuple(kind for kind in types if kind != STRATEGIC)
-        body = {"type": "object"} if method == "patch" else reference
-        operation["requestBody"] = {"content": {kind: {"schema": body} for kind in types}, "required": True}
+        content = {kind: {"schema": _PATCHES.get(kind, reference)} for kind in types}
+        operation["requestBody"] = {"content": content, "required": True}
         operation["parameters"] = [
-            {"name": name, "in": "query", "schema": {"type": kind}}
-            for name, kind in (_PATCH_PARAMETERS if method == "patch" else _WRITE_PARAMETERS).items()
+            {"name": name, "in": "query", "schema": schema}
+            for name, schema in (_PATCH_PARAMETERS if method == "patch" else _WRITE_PARAMETERS).items()
         ]
     return operation
 
 
-def _responses(verb: str, reference: Schema) -> Schema:
+def _answer(item: ResourceType[Any], verb: str, name: str) -> Schema:
+    one = {"$ref": _REF + name}
+    if verb in ("list", "deletecollection"):
+        return {"$ref": f"{_REF}{name}List"}
+    if verb == "delete" and item.plural not in RETURNED:
+        return {"anyOf": [{"$ref": _REF + _STATUS}, one]}  # of one that waits for its finalizers, the object
+    return one
+
+
+def _responses(verb: str, schema: Schema) -> Schema:
     succeeded = {"200": "OK"} | ({"201": "Created"} if verb in ("create", "update", "patch") else {})
-    described = {code: (words, reference) for code, words in succeeded.items()}
+    described = {code: (words, schema) for code, words in succeeded.items()}
     described["default"] = ("What was wrong", {"$ref": _REF + _STATUS})
     return {
         code: {"description": words, "content": {"application/json": {"schema": schema}}}
@@ -187,6 +216,29 @@ def _responses(verb: str, reference: Schema) -> Schema:
 
 
 def _schemas(item: ResourceType[Any]) -> Schema:
+    return _object_schemas(item) | {_root_name(item) + "List": _list_schema(item)}
+
+
+def _list_schema(item: ResourceType[Any]) -> Schema:
+    text = {"type": "string", "description": ""}
+    meta = {"resourceVersion": text, "continue": text, "remainingItemCount": {"type": "integer", "description": ""}}
+    items = {"type": "array", "items": {"$ref": _REF + _root_name(item)}, "description": ""}
+    described = "The revision that was read, and where the next page continues."
+    return {
+        "type": "object",
+        "description": f"Objects of kind {item.kind}.",
+        "properties": {
+            "apiVersion": text,
+            "kind": text,
+            "metadata": {"type": "object", "description": described, "properties": meta},
+            "items": items,
+        },
+        "required": ["items"],
+        "x-kubernetes-group-version-kind": [{"group": item.group, "version": item.version, "kind": f"{item.kind}List"}],
+    }
+
+
+def _object_schemas(item: ResourceType[Any]) -> Schema:
     if issubclass(item.model, CustomObject):
         return _custom_schemas(item)
     root, definitions = _pydantic_schema(item.model)
@@ -208,6 +260,10 @@ def _custom_schemas(item: ResourceType[Any]) -> Schema:
 def _pydantic_schema(model: type[BaseModel]) -> tuple[Schema, Schema]:
     schema = model.model_json_schema(by_alias=True, ref_template="{model}", schema_generator=Documented)
     return schema, schema.pop("$defs", {})
+
+
+def _root_name(item: ResourceType[Any]) -> str:
+    return customschemas.full_name(item) if issubclass(item.model, CustomObject) else _full_name(item, item.kind)
 
 
 def _full_name(item: ResourceType[Any], name: str) -> str:
