@@ -6,10 +6,7 @@ Exit codes: 0 done (also `up` ended by SIGTERM or Ctrl-C), 1 it failed and said 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version as package_version
 from pathlib import Path
 
@@ -18,8 +15,9 @@ import click
 from edgelab import clean as cleaning
 from edgelab import faults, images, realhost, state
 from edgelab.box import Box, BoxConfig
+from edgelab.cli import plain_errors, say, state_option, until_signalled
 from edgelab.demo import DEMO_STATE, narrate
-from edgelab.exits import EXPECTED
+from edgelab.labcommands import lab
 
 EXAMPLES_UP = """
 \b
@@ -35,30 +33,6 @@ In another terminal, with the line that it printed:
 """
 
 
-def say(line: str) -> None:
-    click.echo(line, err=True)
-
-
-@contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """What can be expected to go wrong ends with one sentence and exit code 1."""
-    try:
-        yield
-    except EXPECTED as error:
-        raise click.ClickException(str(error)) from error
-
-
-def state_option(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--state",
-        "state_dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=state.default_state,
-        show_default="/var/lib/copepod-lab for root, else ~/.local/state/copepod-lab",
-        help="Directory that holds the lab. Started again on the same one, the same cluster resumes.",
-    )(command)
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_version("copepod"), "--version", message="copepod %(version)s")
 def main() -> None:
@@ -68,6 +42,7 @@ def main() -> None:
     copepod up --fake-vms     a whole cluster on this machine, simulated
     sudo copepod up           the same with real virtual machines
     sudo copepod demo         the main job, narrated step by step
+    copepod lab list          scenarios to test a cluster by: links cut, parts killed
     """
 
 
@@ -96,27 +71,6 @@ async def _up(config: BoxConfig) -> None:
         sys.stdout.flush()
         say(f"running; logs are in {box.layout.root / 'log'}; Ctrl-C ends it")
         await asyncio.Event().wait()
-
-
-async def until_signalled(work: Callable[[], Awaitable[None]]) -> None:
-    """Do `work`; a signal to end cancels it, and is no failure once all is put away."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work())
-    signalled = False
-
-    def end(number: signal.Signals) -> None:
-        nonlocal signalled
-        if not signalled:  # a second Ctrl-C must not interrupt the putting away
-            signalled = True
-            say(f"{number.name}: ending")
-            task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not signalled:
-            raise
 
 
 @main.command()
@@ -149,6 +103,9 @@ def demo(state_dir: Path, keep: bool) -> None:
     """The main job on real virtual machines, narrated. Ends with 1 at the first claim that is not true."""
     with plain_errors():
         asyncio.run(until_signalled(lambda: narrate(state_dir.absolute(), say, keep=keep)))
+
+
+main.add_command(lab)
 
 
 @main.group()

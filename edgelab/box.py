@@ -22,11 +22,12 @@ from edgecore.agent import READY_FILE
 from edgelab import faults, realhost, state, toml
 from edgelab.broker import HUB_USER, BrokerConfig, broker_spec, free_port, port_is_free
 from edgelab.client import Client
-from edgelab.faults import Link, NftLink, ProxyLink
+from edgelab.faults import Link, NftLink
 from edgelab.kubectl import Kubectl, find_kubectl
 from edgelab.process import Child, ChildSpec, Say
+from edgelab.proxy import ProxyLink
 from edgelab.realhost import host_memory_mib
-from edgelab.settings import NodePlan, fleet_settings, hub_settings, memory_share, node_settings
+from edgelab.settings import LEASE_INTERVAL, NodePlan, fleet_settings, hub_settings, memory_share, node_settings
 from edgelab.state import CLUSTER, LabFacts, Layout, StateError
 from metastore.files import write_whole
 
@@ -41,6 +42,7 @@ class Links(StrEnum):
     PACKETS = "packets"
     """nftables; needs root."""
     PROXY = "proxy"
+    """The hub's link, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class BoxConfig:
     supervise: bool = True
     """Start again what dies by itself. What `kill` and `stop` ended stays down either way."""
     links: Links = Links.NONE
+    lease: float = LEASE_INTERVAL
+    """Seconds between two leases of a node."""
 
 
 def settle(before: LabFacts | None, config: BoxConfig, is_free: Callable[[int], bool]) -> LabFacts:
@@ -93,6 +97,7 @@ class Box:
         """One for each node; with simulated VMs one for all of them."""
         self.links: tuple[Link, ...] = ()
         """By node, where `config.links` asks for them."""
+        self.hub_link: ProxyLink | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -177,6 +182,7 @@ class Box:
                 proxies = [
                     await self._stack.enter_async_context(ProxyLink(self.facts.broker_port)) for _ in self.node_names
                 ]
+                self.hub_link = await self._stack.enter_async_context(ProxyLink(self.facts.broker_port))
                 return tuple(proxies)
 
     async def _start_hub(self) -> None:
@@ -184,7 +190,10 @@ class Box:
         directory.mkdir(exist_ok=True, mode=0o700)
         password_file = _secret(directory / "broker-password", self.facts.passwords[HUB_USER])
         config_file = directory / "cloudhub.toml"
-        write_whole(config_file, toml.dumps(hub_settings(directory, self.facts, password_file)))
+        broker_port = self.hub_link.port if self.hub_link else self.facts.broker_port
+        write_whole(
+            config_file, toml.dumps(hub_settings(directory, self.facts, password_file, broker_port, self.config.lease))
+        )
         self.hub = self._child(self._daemon("hub", "cloudhub", config_file, directory))
         await self._run(self.hub)
 
@@ -216,6 +225,7 @@ class Box:
             directory=directory,
             password_file=_secret(directory / "broker-password", self.facts.passwords[name]),
             broker_port=link.port if isinstance(link, ProxyLink) else self.facts.broker_port,
+            lease=self.config.lease,
             memory_mib=None if self.facts.fake_vms else memory_share(host_memory_mib(), self.facts.nodes),
         )
         config_file = directory / "edgecore.toml"

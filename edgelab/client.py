@@ -1,4 +1,4 @@
-"""The little of a Kubernetes client that the lab itself needs: wait for the API, and for all nodes to be Ready.
+"""The little of a Kubernetes client that the lab itself needs: wait for the API and for all nodes, play scenarios.
 
 The lab must come up where no kubectl is installed, so it asks by HTTPS with the kubeconfig's own credential.
 """
@@ -6,6 +6,7 @@ The lab must come up where no kubectl is installed, so it asks by HTTPS with the
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 import tempfile
 from dataclasses import dataclass
@@ -75,20 +76,29 @@ class Client:
 
     async def get(self, path: str) -> dict[str, Any]:
         """Raises ApiUnavailable."""
+        status, body = await self.call("GET", path)
+        if status != 200:
+            raise ApiUnavailable(f"GET {path}: {status} {body.get('message', '')}")
+        return body
+
+    async def call(
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> tuple[int, dict[str, Any]]:
+        """Status code and answer, whatever they say. Raises ApiUnavailable where there is no answer."""
         token = self._credential.token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= {} if body is None else {"Content-Type": content_type}
+        data = None if body is None else json.dumps(body)
         timeout = aiohttp.ClientTimeout(total=10)
         try:
             async with (
                 aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
-                session.get(self._credential.server + path, ssl=self._tls) as response,
+                session.request(method, self._credential.server + path, data=data, ssl=self._tls) as response,
             ):
-                body: dict[str, Any] = await response.json()
-                if response.status != 200:
-                    raise ApiUnavailable(f"GET {path}: {response.status} {body.get('message', '')}")
-                return body
+                answer: dict[str, Any] = await response.json()
+                return response.status, answer
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise ApiUnavailable(f"GET {path}: {error!r}") from error
+            raise ApiUnavailable(f"{method} {path}: {error!r}") from error
 
     async def wait_nodes(self, names: frozenset[str], timeout: float) -> None:
         """Return when all of `names` are Ready. Raises NotReached, naming what is missing."""

@@ -9,6 +9,7 @@ from edgelab.images import ImagesDenied
 from edgelab.kubectl import KubectlFailed, KubectlMissing
 from edgelab.nodestore import NoStore
 from edgelab.ownvms import VmsLeft
+from edgelab.player import Refused
 from edgelab.process import ChildFailed
 from edgelab.realhost import NotPrepared
 from edgelab.state import StateError
@@ -28,6 +29,7 @@ EXPECTED = (
     NoStore,
     NotPrepared,
     NotReached,
+    Refused,
     StateError,
     VmError,
     VmsLeft,

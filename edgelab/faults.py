@@ -1,21 +1,20 @@
 """Cutting a node's link to the broker the way the world cuts it: packets vanish, and nobody is told.
 
 Two ways, one interface. With root, nftables drops what travels between a node's own loopback address and the broker's
-port, in a table of the lab's own. Without, each node's link runs through a small TCP proxy that stops forwarding while
-keeping the connections open. Closing a connection cleanly would be another, much easier fault.
+port, in a table of the lab's own. Without, each node's link runs through a TCP proxy (`edgelab.proxy`) that stops
+forwarding while keeping the connections open, and can do more. Closing a connection cleanly would be another, much
+easier fault.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 TABLE_PREFIX = "copepod_lab_"
 
@@ -149,95 +148,3 @@ async def _nft(*arguments: str, script: str = "") -> str:
     if process.returncode != 0:
         raise FaultError(f"nft {' '.join(arguments)} failed: {err.decode(errors='replace').strip()}")
     return out.decode()
-
-
-class ProxyLink:
-    """A TCP proxy on a loopback port of its own. Cut, it goes on accepting and reads nothing: bytes simply stop.
-
-    What was in flight when the link was cut is delivered after it is restored, as TCP would by retransmission.
-    """
-
-    def __init__(self, target_port: int) -> None:
-        self._target_port = target_port
-        self._open = asyncio.Event()
-        self._open.set()
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-        self._ending = asyncio.Event()
-        self.bytes_up = 0
-        """What the near end has sent through it."""
-        self.bytes_down = 0
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None, "the proxy is not started"
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def cut(self) -> None:
-        self._open.clear()
-
-    async def restore(self) -> None:
-        self._open.set()
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._server is not None:
-            self._server.close()
-        self._ending.set()
-        while self._connections:
-            await asyncio.gather(*self._connections, return_exceptions=True)
-
-    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Not a coroutine: a connection is known from the moment it is accepted, so that none outlives the proxy."""
-        task = asyncio.create_task(self._forward(reader, writer), name="proxied connection")
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
-
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Never cancelled: a connection that is cancelled while it is made leaves its socket to the collector."""
-        sinks = [writer]
-        try:
-            await self._unless_ending(self._open.wait())
-            if self._ending.is_set():
-                return
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
-            sinks.append(far_writer)
-            await self._unless_ending(
-                self._pump(reader, far_writer, self._count_up), self._pump(far_reader, writer, self._count_down)
-            )
-        except OSError:
-            pass  # either end may go at any time
-        finally:
-            for sink in sinks:
-                sink.close()
-
-    async def _unless_ending(self, *steps: Coroutine[Any, Any, object]) -> None:
-        """Until one of them has ended, or the proxy ends; the others then end too."""
-        tasks = [asyncio.create_task(step) for step in (*steps, self._ending.wait())]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _count_up(self, count: int) -> None:
-        self.bytes_up += count
-
-    def _count_down(self, count: int) -> None:
-        self.bytes_down += count
-
-    async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: Callable[[int], None]
-    ) -> None:
-        with contextlib.suppress(OSError):
-            while data := await source.read(65536):
-                await self._open.wait()
-                count(len(data))
-                sink.write(data)
-                await sink.drain()
-            await self._open.wait()  # the end of a connection does not cross a cut link either

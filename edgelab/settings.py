@@ -11,22 +11,24 @@ from edgelab.state import CLUSTER, LabFacts
 from edgelab.toml import Table, Value
 
 LEASE_INTERVAL = 3.0
-LEASE_TIMEOUT = 15.0
-"""Seconds until the hub calls a silent node's readiness Unknown. Shorter than in production: people are watching."""
+LEASES_MISSED = 5
+"""Leases that may be missing before the hub calls a silent node's readiness Unknown."""
+LEASE_TIMEOUT = LEASES_MISSED * LEASE_INTERVAL
+"""Seconds. Shorter than in production: people are watching."""
 
 
-def hub_settings(directory: Path, facts: LabFacts, password_file: Path) -> Table:
+def hub_settings(directory: Path, facts: LabFacts, password_file: Path, broker_port: int, lease: float) -> Table:
     return {
         "state_dir": str(directory),
         "cluster": CLUSTER,
         "api": {"address": "127.0.0.1", "port": facts.api_port},
         "broker": {
             "host": "127.0.0.1",
-            "port": facts.broker_port,
+            "port": broker_port,
             "username": HUB_USER,
             "password_file": str(password_file),
         },
-        "nodes": {"lease_timeout": LEASE_TIMEOUT},
+        "nodes": {"lease_timeout": LEASES_MISSED * lease},
     }
 
 
@@ -39,6 +41,8 @@ class NodePlan:
     password_file: Path
     broker_port: int
     """Where this node reaches the broker: a proxy's port, where its link runs through one."""
+    lease: float
+    """Seconds between two leases."""
     memory_mib: int | None
     """Its share of this machine; None: all of it."""
 
@@ -60,7 +64,7 @@ def node_settings(plan: NodePlan, facts: LabFacts) -> Table:
             "bind_address": facts.address(plan.name),
         },
         "runtime": {"driver": "fake" if facts.fake_vms else "libvirt"},
-        "lease": {"interval": LEASE_INTERVAL},
+        "lease": {"interval": plan.lease},
     }
 
 

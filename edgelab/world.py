@@ -189,15 +189,21 @@ def _amounts(resources: Mapping[str, str]) -> dict[str, int]:
 def status_difference(hub: Mapping[str, Any], node: Mapping[str, Any]) -> str | None:
     """Where the hub's copy says other than the node; None where it says all that the node said.
 
-    The hub may say more. PodScheduled is the scheduler's own word, which the node only repeats.
+    The hub may say more. PodScheduled is the scheduler's own word, which the node only repeats; and since when a pod is
+    Ready the hub knows otherwise after it has called it not Ready for its node's silence.
     """
     theirs, own = by_type(hub.get("conditions", ())), by_type(node.get("conditions", ()))
-    differing = [kind for kind in own if kind != "PodScheduled" and own[kind] != theirs.get(kind)]
+    differing = [kind for kind in own if kind != "PodScheduled" and _said(own[kind]) != _said(theirs.get(kind, {}))]
     differing += [key for key in node if key != "conditions" and node[key] != hub.get(key)]
     if not differing:
         return None
     hub_part, node_part = ({key: side.get(key) for key in differing} for side in ({**hub, **theirs}, {**node, **own}))
     return f"the hub has {hub_part}, the node {node_part}"
+
+
+def _said(condition: Mapping[str, Any]) -> dict[str, Any]:
+    dated = condition.get("type") != "Ready"
+    return {key: value for key, value in condition.items() if dated or key != "lastTransitionTime"}
 
 
 def by_type(conditions: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -26,7 +26,23 @@ def test_it_says_its_version(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "up", "clean", "demo", "image", "image build", "image list", "link", "link cut", "version"]
+    "command",
+    [
+        "",
+        "up",
+        "clean",
+        "demo",
+        "lab",
+        "lab list",
+        "lab run",
+        "lab proxy",
+        "image",
+        "image build",
+        "image list",
+        "link",
+        "link cut",
+        "version",
+    ],
 )
 def test_help_is_there_for_every_command(command: str) -> None:
     result = run(*command.split(), "--help")

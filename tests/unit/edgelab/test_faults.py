@@ -1,15 +1,11 @@
-"""Link faults: scripts for nft, and the proxy that falls silent."""
+"""Link faults: scripts for nft."""
 
 from __future__ import annotations
-
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 
 import pytest
 
 from edgelab import faults
-from edgelab.faults import FaultError, NftLink, ProxyLink, severed
+from edgelab.faults import FaultError, NftLink
 
 
 def test_each_node_has_a_loopback_address_of_its_own() -> None:
@@ -37,61 +33,3 @@ async def test_without_root_the_reason_is_given(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(FaultError, match="needs root"):
         await NftLink("copepod_lab_0", "127.0.1.1", 1883).cut()
-
-
-@contextlib.asynccontextmanager
-async def echo() -> AsyncIterator[int]:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(100):
-            writer.write(data)
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        yield server.sockets[0].getsockname()[1]
-
-
-@contextlib.asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-
-
-async def said_back(reader: asyncio.StreamReader, seconds: float) -> bytes | None:
-    """None when nothing came: neither data nor the end of the connection."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await reader.read(100)
-    except TimeoutError:
-        return None
-
-
-async def test_a_cut_proxy_is_silent_without_closing_and_delivers_afterwards() -> None:
-    async with echo() as target, ProxyLink(target) as link, connected(link.port) as (reader, writer):
-        writer.write(b"one")
-        assert await said_back(reader, 5) == b"one"
-        async with severed(link):
-            writer.write(b"two")
-            assert await said_back(reader, 0.2) is None
-        assert await said_back(reader, 5) == b"two"
-
-
-async def test_a_connection_made_while_the_link_is_cut_is_accepted_and_silent() -> None:
-    async with echo() as target, ProxyLink(target) as link:
-        await link.cut()
-        async with connected(link.port) as (reader, writer):
-            writer.write(b"hello")
-            assert await said_back(reader, 0.2) is None
-            await link.restore()
-            assert await said_back(reader, 5) == b"hello"
-
-
-async def test_a_target_that_is_down_ends_the_connection() -> None:
-    async with echo() as target:
-        pass
-    async with ProxyLink(target) as link, connected(link.port) as (reader, _):
-        assert await said_back(reader, 5) == b""

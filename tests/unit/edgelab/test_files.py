@@ -35,14 +35,15 @@ def test_toml_comes_back_as_it_was_written() -> None:
 
 def test_the_hub_accepts_its_settings(tmp_path: Path) -> None:
     file = tmp_path / "cloudhub.toml"
-    file.write_text(toml.dumps(settings.hub_settings(tmp_path, FACTS, tmp_path / "password")))
+    file.write_text(toml.dumps(settings.hub_settings(tmp_path, FACTS, tmp_path / "password", 1886, lease=1.0)))
     loaded = load(file)
-    assert (loaded.api.port, loaded.broker.port, loaded.broker.username) == (6443, 1884, "hub")
+    assert (loaded.api.port, loaded.broker.port, loaded.broker.username) == (6443, 1886, "hub")
+    assert loaded.nodes.lease_timeout == 5.0
 
 
 @pytest.mark.parametrize("fake", [True, False])
 def test_a_node_accepts_its_settings(tmp_path: Path, fake: bool) -> None:
-    plan = settings.NodePlan("node-2", tmp_path, tmp_path / "password", broker_port=1885, memory_mib=4096)
+    plan = settings.NodePlan("node-2", tmp_path, tmp_path / "password", broker_port=1885, lease=1.0, memory_mib=4096)
     file = tmp_path / "edgecore.toml"
     file.write_text(toml.dumps(settings.node_settings(plan, replace(FACTS, fake_vms=fake))))
     loaded = load_node(file)
@@ -52,7 +53,7 @@ def test_a_node_accepts_its_settings(tmp_path: Path, fake: bool) -> None:
 
 
 def test_a_fleet_finds_its_nodes(tmp_path: Path) -> None:
-    plan = settings.NodePlan("node-1", tmp_path, tmp_path / "password", broker_port=1885, memory_mib=None)
+    plan = settings.NodePlan("node-1", tmp_path, tmp_path / "password", broker_port=1885, lease=1.0, memory_mib=None)
     node_file, fleet_file = tmp_path / "edgecore.toml", tmp_path / "fleet.toml"
     node_file.write_text(toml.dumps(settings.node_settings(plan, FACTS)))
     fleet_file.write_text(toml.dumps(settings.fleet_settings(tmp_path, [node_file])))
