@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kubeapi import names, quantity
@@ -133,12 +134,19 @@ def validate_node(node: Node) -> list[Cause]:
         if (taint.key, taint.effect) in seen:
             causes.append(duplicate(path, taint.to_dict()))
         seen.add((taint.key, taint.effect))
+    after = node.metadata.annotations.get(GIVE_UP_AFTER)
+    if after is not None and not _GIVE_UP_AFTER.fullmatch(after):
+        field = f"metadata.annotations[{GIVE_UP_AFTER}]"
+        causes.append(invalid(field, after, "must be whole seconds, at most nine digits"))
     for which, resources in (("capacity", node.status.capacity), ("allocatable", node.status.allocatable)):
         causes += validate_amounts(resources, f"status.{which}")
     return causes
 
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+GIVE_UP_AFTER = "copepod.dev/give-up-after"
+"""Annotation of a node: seconds of silence after which pods that do not say for themselves are given up."""
+_GIVE_UP_AFTER = re.compile(r"[0-9]{1,9}")
 
 
 def validate_node_update(new: Node, old: Node) -> list[Cause]:

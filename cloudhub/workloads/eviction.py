@@ -3,7 +3,8 @@
 The difference to the reference is the default. There, a pod without a word about it is evicted five minutes after its
 node fell silent. Here it is kept for as long as it takes: behind a cut link its VM runs on, and autonomy is what an
 edge box is for. A pod that does want to be replaced elsewhere says so in the usual way, with a toleration of
-`node.kubernetes.io/unreachable` (or `not-ready`), effect NoExecute, that names `tolerationSeconds`.
+`node.kubernetes.io/unreachable` (or `not-ready`), effect NoExecute, that names `tolerationSeconds`. For pods that say
+nothing themselves the node may be annotated (`copepod.dev/give-up-after`: seconds).
 
 Time is the event loop's, from when this hub first saw the reason: a hub that was away itself evicts nobody early
 (S-12).
@@ -22,6 +23,7 @@ from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, Pod, Taint, Toleration
 from kubeapi.disruption import targeted
 from kubeapi.objects import Objects
+from kubeapi.validation import GIVE_UP_AFTER
 
 _EFFECT = "NoExecute"
 
@@ -35,11 +37,18 @@ def driving(node: Node) -> list[Taint]:
     return own + ([Taint(key=implied, effect=_EFFECT)] if implied else [])
 
 
-def patience(taint: Taint, tolerations: Iterable[Toleration]) -> float | None:
-    """Seconds that a pod with these tolerations stays; None: for ever."""
+def granted(node: Node) -> float | None:
+    """Seconds of silence that the node grants its pods; None: as many as it takes."""
+    text = node.metadata.annotations.get(GIVE_UP_AFTER, "")
+    return float(text) if text.isdecimal() else None
+
+
+def patience(taint: Taint, tolerations: Iterable[Toleration], silence: float | None = None) -> float | None:
+    """Seconds that a pod with these tolerations stays; None: for ever. `silence`: what the node grants those that say
+    nothing about its silence."""
     matching = [item for item in tolerations if tolerates(item, taint)]
     if not matching:
-        return None if taint.key in (NOT_READY, UNREACHABLE) else 0.0
+        return silence if taint.key in (NOT_READY, UNREACHABLE) else 0.0
     limits = [max(item.toleration_seconds, 0) for item in matching if item.toleration_seconds is not None]
     return float(min(limits)) if limits else None
 
@@ -51,8 +60,8 @@ class Eviction:
         self._pods = pods
         self._nodes = nodes
         self._on_nodes = PodsByNode(pods)
-        self._driving: dict[str, list[Taint]] = {}
-        """Nodes that drive pods away."""
+        self._driving: dict[str, tuple[list[Taint], float | None]] = {}
+        """Nodes that drive pods away: by what, and what they grant those that say nothing."""
         self._recorder = Recorder(objects, clock, "taint-eviction-controller")
         self._since: dict[tuple[str, str, str], float] = {}
         """(pod's UID, taint's key, its value) → loop time from which it counts."""
@@ -72,12 +81,12 @@ class Eviction:
     def _node_changed(self, node: Node) -> None:
         name = node.metadata.name
         current = self._nodes.items.get(("", name))
-        taints = driving(current) if current else []
-        if taints == self._driving.get(name, []):
+        drives = (taints, granted(current)) if current and (taints := driving(current)) else None
+        if drives == self._driving.get(name):
             return
         self._driving.pop(name, None)
-        if taints:
-            self._driving[name] = taints
+        if drives:
+            self._driving[name] = drives
         self._wake.set()
 
     async def check(self) -> float | None:
@@ -86,9 +95,9 @@ class Eviction:
         before, self._since = self._since, {}
         due: list[Pod] = []
         waits: list[float] = []
-        for name, taints in list(self._driving.items()):
+        for name, (taints, silence) in list(self._driving.items()):
             for pod in self._on_nodes.on(name):
-                left = self._left(pod, taints, before, now)
+                left = self._left(pod, taints, silence, before, now)
                 if left is not None:
                     due += [pod] if left <= 0 else []
                     waits += [left] if left > 0 else []
@@ -96,7 +105,12 @@ class Eviction:
         return min(waits, default=None)
 
     def _left(
-        self, pod: Pod, taints: Iterable[Taint], before: dict[tuple[str, str, str], float], now: float
+        self,
+        pod: Pod,
+        taints: Iterable[Taint],
+        silence: float | None,
+        before: dict[tuple[str, str, str], float],
+        now: float,
     ) -> float | None:
         """Seconds that the pod may stay; None: as long as it likes, or it is going already."""
         if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
@@ -105,7 +119,7 @@ class Eviction:
         for taint in taints:
             key = (pod.metadata.uid or "", taint.key, taint.value or "")
             since = self._since[key] = before.get(key, now)
-            seconds = patience(taint, pod.spec.tolerations)
+            seconds = patience(taint, pod.spec.tolerations, silence)
             if seconds is not None:
                 left.append(since + seconds - now)
         return min(left, default=None)

@@ -208,6 +208,27 @@ async def test_a_pod_that_asks_for_it_is_given_up_when_its_node_is_silent(tmp_pa
         assert {pod.metadata.uid for pod in await here.pods("stays")} == before
 
 
+async def test_s84_a_node_may_give_its_pods_up_and_its_daemon_stays(tmp_path: Path) -> None:
+    """S-84: autonomy is configurable by node, for pods that say nothing themselves."""
+    async with cluster(tmp_path) as here:
+        await here.create(workload("Deployment", "web", replicas=2))
+        await here.create(workload("DaemonSet", "daemon"))
+        await here.rolled_out("deployment/web")
+        await here.rolled_out("daemonset/daemon")
+        daemons = {pod.metadata.uid for pod in await here.pods("daemon")}
+        refused = await here.kubectl.run("annotate", "node", "n1", "copepod.dev/give-up-after=soon")
+        assert refused.code == 1
+        assert 'copepod.dev/give-up-after]: Invalid value: "soon": must be whole seconds' in refused.stderr
+        await here.kubectl.ok("annotate", "node", "n1", "copepod.dev/give-up-after=1")
+        await here.offline(here.boxes[1])
+
+        async def moved() -> bool:
+            return [pod.spec.node_name for pod in await here.pods("web")] == ["n0", "n0"]
+
+        await until(moved, "both run on the node that is there")
+        assert {pod.metadata.uid for pod in await here.pods("daemon")} == daemons
+
+
 async def test_a_statefulset_in_order(tmp_path: Path) -> None:
     async with cluster(tmp_path, nodes=1) as here:
         await here.create(workload("StatefulSet", "db", replicas=3, serviceName="db"))

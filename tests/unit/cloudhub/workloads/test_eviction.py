@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from cloudhub.workloads.eviction import driving, patience
+from cloudhub.workloads.eviction import driving, granted, patience
 from kubeapi.core import Taint, Toleration
+from kubeapi.validation import GIVE_UP_AFTER
 from tests.support.kube import node
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -50,3 +51,26 @@ def test_patience(key: str, tolerations: list[dict[str, Any]], seconds: float | 
 )
 def test_what_drives_pods_away(ready: str, taints: list[dict[str, str]], keys: list[str]) -> None:
     assert [taint.key for taint in driving(node(ready=ready, spec={"taints": taints}))] == keys
+
+
+@pytest.mark.parametrize(
+    ("annotation", "tolerations", "seconds"),
+    [
+        ({}, [], None),
+        ({GIVE_UP_AFTER: "300"}, [], 300.0),
+        ({GIVE_UP_AFTER: "0"}, [], 0.0),
+        ({GIVE_UP_AFTER: "300"}, [{"operator": "Exists"}], None),
+        ({GIVE_UP_AFTER: "300"}, [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 7}], 7.0),
+        ({GIVE_UP_AFTER: "300"}, [{"operator": "Exists", "effect": "NoSchedule"}], 300.0),
+        ({GIVE_UP_AFTER: "soon"}, [], None),
+    ],
+)
+def test_s84_a_node_may_say_how_long_its_silence_is_borne_and_a_pods_own_word_wins(
+    annotation: dict[str, str], tolerations: list[dict[str, Any]], seconds: float | None
+) -> None:
+    """S-84: autonomy is configurable by node; a DaemonSet's pods, which tolerate for ever, stay."""
+    silent = node(ready="Unknown")
+    silent.metadata.annotations.update(annotation)
+    [taint] = driving(silent)
+    parsed = [Toleration.from_dict(item) for item in tolerations]
+    assert patience(taint, parsed, granted(silent)) == seconds
