@@ -72,11 +72,13 @@ def settle(before: LabFacts | None, config: BoxConfig, is_free: Callable[[int], 
     if before.fake_vms != config.fake_vms:
         was = "simulated (start it with --fake-vms)" if before.fake_vms else "real (start it without --fake-vms)"
         raise StateError(f"the nodes in {config.state} are {was}; or choose another --state")
+    api_port = config.api_port or (before.api_port if is_free(before.api_port) else 0)
+    same_broker = is_free(before.broker_port) and before.broker_port != api_port
     return replace(
         before,
         nodes=config.nodes or before.nodes,
-        api_port=config.api_port or (before.api_port if is_free(before.api_port) else 0),
-        broker_port=before.broker_port if is_free(before.broker_port) else 0,
+        api_port=api_port,
+        broker_port=before.broker_port if same_broker else 0,
     )
 
 
@@ -156,12 +158,9 @@ class Box:
 
     def _settled(self) -> LabFacts:
         facts = state.with_passwords(settle(state.load(self.layout), self.config, port_is_free))
-        return replace(
-            facts,
-            api_port=facts.api_port or free_port(),
-            broker_port=facts.broker_port or free_port(),
-            lab_pid=os.getpid(),
-        )
+        api_port = facts.api_port or free_port(facts.broker_port)
+        broker_port = facts.broker_port or free_port(api_port)
+        return replace(facts, api_port=api_port, broker_port=broker_port, lab_pid=os.getpid())
 
     async def _start_broker(self) -> None:
         config = BrokerConfig(self.layout.broker, self.facts.broker_port, CLUSTER, self.facts.passwords)

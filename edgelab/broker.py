@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 import pwd
+import random
 import shutil
 import socket
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ HUB_USER = "hub"
 PBKDF2_ROUNDS = 1000
 PAYLOAD_LIMIT = 1024 * 1024
 """Bytes. Above edgelink's chunk size, and small enough to bound what one client may make the broker hold."""
+_PORTS = range(20_000, 32_768)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +123,16 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def free_port() -> int:
-    """A TCP port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(*but: int) -> int:
+    """A TCP port nobody listens on now, and none of those that are spoken for.
+
+    Of a range that Linux does not give to outgoing connections by default: those would take it before its server
+    starts, or while a lab is down. Raises ChildFailed when none is left.
+    """
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if port not in but and port_is_free(port):
+            return port
+    raise ChildFailed(f"no TCP port from {_PORTS[0]} to {_PORTS[-1]} is free")
 
 
 def port_is_free(port: int) -> bool:

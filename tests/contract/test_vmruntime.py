@@ -75,7 +75,7 @@ async def fresh(runtime: Runtime) -> AsyncIterator[list[VmSpec]]:
         await runtime.delete(spec.uuid)
 
 
-async def see(events: AsyncIterator[VmEvent], type: EventType, uuid: str, seconds: float = 10.0) -> None:
+async def see(events: AsyncIterator[VmEvent], type: EventType, uuid: str, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         async for event in events:
             if (event.type, event.uuid) == (type, uuid):

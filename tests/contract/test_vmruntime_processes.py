@@ -190,7 +190,7 @@ async def test_whoever_is_cancelled_while_closing_leaves_nothing_taken(runtime: 
         await asyncio.sleep(0)
         closing.cancel()
         await asyncio.gather(closing, return_exceptions=True)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(VmError):
                 assert await run(runtime, "true") == (0, b"", b"")
@@ -234,7 +234,7 @@ async def test_a_guest_that_goes_takes_its_programs_along(rig: Rig, runtime: Run
             assert await anext(output) == (Source.STDOUT, b"up\n")
             await end(spec)
             with pytest.raises(GuestUnavailable):
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await anext(output)
             await process.close()
             if end == rig.reboot_guest:

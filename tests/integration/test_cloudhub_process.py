@@ -136,7 +136,7 @@ def test_s80_without_a_broker_it_serves_and_what_it_acknowledged_survives_kill_9
         assert f":{ready['port']}" in (state / "admin.kubeconfig").read_text()
         assert (state / "admin.token").read_text() == token
         assert kubectl(state, "get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "1"
-        kubectl(state, "wait", "--for=condition=PodScheduled=False", "pod/waits", "--timeout=30s")
+        kubectl(state, "wait", "--for=condition=PodScheduled=False", "pod/waits", "--timeout=60s")
         assert "no nodes available to schedule pods" in kubectl(state, "describe", "pod", "waits")
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=PATIENCE)

@@ -36,7 +36,8 @@ SAMPLE = settings(
     suppress_health_check=list(HealthCheck),
 )
 MANY = settings(SAMPLE, max_examples=50, derandomize=False)
-LIVES, MANY_LIVES = settings(SAMPLE, max_examples=6), settings(MANY, max_examples=300)
+LIVES, MANY_LIVES = settings(SAMPLE, max_examples=6), settings(MANY, max_examples=100)
+LONG = [pytest.mark.long, pytest.mark.timeout(3600)]
 AIMS = (True, True, True, False)
 """How often a request that names an object names one that is there."""
 NAMESPACE = "default"
@@ -126,7 +127,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         asking.session.close()
 
 
-@pytest.mark.parametrize("how", [SAMPLE, pytest.param(MANY, marks=pytest.mark.long)], ids=["sample", "long"])
+@pytest.mark.parametrize("how", [SAMPLE, pytest.param(MANY, marks=LONG)], ids=["sample", "long"])
 def test_what_the_documents_promise(asking: Asking, caplog: pytest.LogCaptureFixture, how: settings) -> None:
     answers = sum((asking.everything(document, how) for document in asking.documents()), Counter[tuple[bool, int]]())
     named = Counter({status: times for (is_named, status), times in answers.items() if is_named})
@@ -169,7 +170,7 @@ def lived_through(asking: Asking, resource: ResourceType[Any], data: st.DataObje
         asking.send("DELETE", f"{path}/{name}", {"gracePeriodSeconds": 0})
 
 
-@pytest.mark.parametrize("how", [LIVES, pytest.param(MANY_LIVES, marks=pytest.mark.long)], ids=["sample", "long"])
+@pytest.mark.parametrize("how", [LIVES, pytest.param(MANY_LIVES, marks=LONG)], ids=["sample", "long"])
 def test_controllers_live_through_whatever_is_stored(
     asking: Asking, caplog: pytest.LogCaptureFixture, how: settings
 ) -> None:

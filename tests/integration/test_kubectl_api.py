@@ -31,7 +31,7 @@ from kubeapi.server.namespaces import ensure_namespaces
 from kubeapi.server.objects import StoreObjects
 from metastore.sql import open_store
 
-_TIMEOUT = 30.0
+_TIMEOUT = 90.0
 
 
 @dataclass
@@ -307,7 +307,7 @@ async def test_delete_gracefully_by_force_and_waiting(cluster: Cluster) -> None:
     assert "timed out" in (await cluster.kubectl("delete", "pod", "kind", "--timeout=1s")).refused()
     pod = await cluster.objects.get(Pod, "default", "kind")
     assert pod.metadata.deletion_grace_period_seconds == 30
-    waiting = asyncio.create_task(cluster.kubectl("wait", "--for=delete", "pod/kind", "--timeout=20s"))
+    waiting = asyncio.create_task(cluster.kubectl("wait", "--for=delete", "pod/kind", "--timeout=60s"))
     deleting = asyncio.create_task(cluster.kubectl("delete", "pod", "kind", "--wait"))
     await cluster.confirm_deletion("kind")
     (await waiting).ok()
@@ -341,9 +341,9 @@ async def test_resize_and_its_refusals(cluster: Cluster) -> None:
 
 async def test_wait_for_conditions_and_values(cluster: Cluster) -> None:
     (await cluster.kubectl("create", "-f", "-", stdin=manifest("one", nodeName="n1"))).ok()
-    ready = asyncio.create_task(cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=20s"))
+    ready = asyncio.create_task(cluster.kubectl("wait", "--for=condition=Ready", "pod/one", "--timeout=60s"))
     running = asyncio.create_task(
-        cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/one", "--timeout=20s")
+        cluster.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/one", "--timeout=60s")
     )
     await cluster.play_node("one")
     assert "condition met" in (await ready).ok()
@@ -362,7 +362,7 @@ async def test_namespaces_come_and_go_with_what_they_hold(cluster: Cluster) -> N
     assert "Terminating" in (await cluster.kubectl("get", "namespace", "lab")).ok()
     late = await cluster.kubectl("-n", "lab", "create", "configmap", "late")
     assert "because it is being terminated" in late.refused()
-    gone = asyncio.create_task(cluster.kubectl("wait", "--for=delete", "namespace/lab", "--timeout=20s"))
+    gone = asyncio.create_task(cluster.kubectl("wait", "--for=delete", "namespace/lab", "--timeout=60s"))
     await cluster.confirm_deletion("bound", "lab")
     (await gone).ok()
     assert "lab" not in (await cluster.kubectl("get", "namespaces,configmaps,secrets", "-A")).ok()

@@ -65,7 +65,7 @@ spec: {cronSpec: '* * * * *', mode: fast}
 async def _defined(cluster: Cluster) -> None:
     created = await cluster.kubectl("create", "-f", "-", stdin=CRD)
     assert created.ok() == f"customresourcedefinition.apiextensions.k8s.io/{NAME} created\n"
-    waited = await cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    waited = await cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=60s")
     assert waited.ok().endswith("condition met\n")
 
 
@@ -107,7 +107,7 @@ async def test_every_way_to_change_a_custom_object(cluster: Cluster) -> None:
     assert "strategic" in strategic.refused()
     status = '{"status":{"phase":"ready","replicas":3}}'
     (await cluster.kubectl("patch", "ct", "mine", "--subresource=status", "--type=merge", "-p", status)).ok()
-    (await cluster.kubectl("wait", "ct/mine", "--for=jsonpath={.status.phase}=ready", "--timeout=20s")).ok()
+    (await cluster.kubectl("wait", "ct/mine", "--for=jsonpath={.status.phase}=ready", "--timeout=60s")).ok()
     (await cluster.kubectl("label", "ct", "mine", "a=b")).ok()
     (await cluster.kubectl("annotate", "ct", "mine", "c=d")).ok()
     conflict = await cluster.kubectl(
@@ -128,10 +128,10 @@ async def test_every_way_to_change_a_custom_object(cluster: Cluster) -> None:
 
 async def test_watching_and_the_end_of_a_kind(cluster: Cluster) -> None:
     await _defined(cluster)
-    async with cluster.running("get", "ct", "--watch", "--no-headers") as lines, asyncio.timeout(20):
+    async with cluster.running("get", "ct", "--watch", "--no-headers") as lines, asyncio.timeout(60):
         (await cluster.kubectl("create", "-f", "-", stdin=OBJECT)).ok()
         assert (await lines.readline()).startswith(b"mine")
-    deleted = await cluster.kubectl("delete", "crd", NAME, "--timeout=20s")
+    deleted = await cluster.kubectl("delete", "crd", NAME, "--timeout=60s")
     assert deleted.ok() == f'customresourcedefinition.apiextensions.k8s.io "{NAME}" deleted\n'
     assert (await cluster.kubectl("get", "crd", "-o", "name")).ok() == ""
     await _defined(cluster)

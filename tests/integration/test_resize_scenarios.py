@@ -14,7 +14,7 @@ import requests
 from tests.support.livehub import LiveHub, live_hub
 
 PODS = "/api/v1/namespaces/default/pods"
-PATIENCE = 30
+PATIENCE = 90
 
 
 @dataclass

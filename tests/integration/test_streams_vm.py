@@ -135,7 +135,7 @@ async def test_a_vm_of_ones_own_at_the_terminal(world: World) -> None:
     with on_terminal(kubectl(world, "attach", "-it", "own"), os.environ, 31, 97) as terminal:
         assert await asyncio.to_thread(second, terminal) == 0
     wait = ("wait", "--for=jsonpath={.status.containerStatuses[0].state.terminated.exitCode}=7", "pod/own")
-    assert (await run(world, *wait, "--timeout=30s", within=40))[0] == 0
+    assert (await run(world, *wait, "--timeout=60s", within=40))[0] == 0
     await world.kubectl.ok("delete", "pod", "own")
 
 

@@ -116,7 +116,7 @@ class Kube:
         return await self.http.call("PATCH", f"{self.pods}/{name}/resize", patch, kind=RESIZE)
 
     async def wait(self, condition: str, *names: str) -> None:
-        await self.ok("wait", f"--for={condition}", *(f"pod/{name}" for name in names), "--timeout=30s")
+        await self.ok("wait", f"--for={condition}", *(f"pod/{name}" for name in names), "--timeout=60s")
 
     async def ready(self, *names: str) -> None:
         await self.wait("condition=Ready", *names)
@@ -147,7 +147,7 @@ async def test_a_signal_ends_it_with_0_and_nothing_lingers(tmp_path: Path, numbe
     async with up(tmp_path / "lab") as lab:
         children = lab.pids()
         lab.process.send_signal(number)
-        assert await asyncio.wait_for(lab.process.wait(), 20) == 0
+        assert await asyncio.wait_for(lab.process.wait(), 90) == 0
         assert [name for name, pid in children.items() if not gone(pid)] == []
         assert list((lab.state / "run").glob("*.pid")) == []
 
@@ -274,7 +274,7 @@ async def test_many_pods_at_once_come_and_go(lab: Up, kube: Kube) -> None:
     names = [f"p{i}" for i in range(30)]
     await kube.create(*(pod(name, cpu="20m") for name in names))
     await kube.ready(*names)
-    await kube.ok("delete", "pods", "--all", "--timeout=30s")
+    await kube.ok("delete", "pods", "--all", "--timeout=60s")
     events = json.loads(await kube.ok("get", "events", "-o", "json"))["items"]
     assert _most(item["involvedObject"]["name"] for item in events) <= 4, "Scheduled, Started, Killing, and no spam"
     nodes = json.loads(await lab.kubectl.ok("get", "nodes", "-o", "json"))["items"]

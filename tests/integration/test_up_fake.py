@@ -23,6 +23,7 @@ from edgelab.settings import LEASE_TIMEOUT
 from edgelab.waiting import until, until_none
 from edgelab.world import resize_complaint
 
+PATIENCE = 90.0
 EXAMPLES = Path(__file__).parents[2] / "configs" / "examples"
 
 
@@ -37,7 +38,7 @@ class Up:
 
     async def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self.process.wait(), 30)
+        return await asyncio.wait_for(self.process.wait(), PATIENCE)
 
 
 async def spawn(state: Path, *arguments: str) -> asyncio.subprocess.Process:
@@ -52,7 +53,7 @@ async def up(state: Path, *arguments: str) -> AsyncIterator[Up]:
     process = await spawn(state, *arguments)
     try:
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), 2 * PATIENCE)).decode()
         if not line:
             _, err = await process.communicate()
             pytest.fail(f"`copepod up` ended with {process.returncode}: {err.decode()}")
@@ -180,7 +181,7 @@ async def test_top_shows_what_nodes_and_pods_use_now(tmp_path: Path) -> None:
 async def test_a_second_up_on_one_state_directory_is_refused(tmp_path: Path) -> None:
     async with up(tmp_path / "lab") as lab:
         second = await spawn(tmp_path / "lab")
-        out, err = await asyncio.wait_for(second.communicate(), 30)
+        out, err = await asyncio.wait_for(second.communicate(), PATIENCE)
         assert second.returncode == 1
         assert out == b""
         assert f"another copepod (pid {lab.process.pid}) is using" in err.decode()
@@ -192,7 +193,7 @@ async def test_nothing_lingers_when_the_starter_is_killed(tmp_path: Path) -> Non
         children = lab.pids()
         lab.process.kill()
         await lab.process.wait()
-        await until(lambda: all(gone(pid) for pid in children.values()), "all children gone", 10)
+        await until(lambda: all(gone(pid) for pid in children.values()), "all children gone", PATIENCE)
     async with up(tmp_path / "lab") as lab:  # and what it left is no hindrance
         assert await lab.end() == 0
 
@@ -213,8 +214,8 @@ async def test_a_hub_that_dies_is_started_again_on_the_asked_port(tmp_path: Path
                 return str(error)
             return None if pod is not None else "the pod is lost"
 
-        await until(lambda: lab.pids().get("hub") not in (None, first), "another hub runs", 30)
-        await until_none(answers, "the API answers and has the pod", 60)
+        await until(lambda: lab.pids().get("hub") not in (None, first), "another hub runs", PATIENCE)
+        await until_none(answers, "the API answers and has the pod", PATIENCE)
         await ready(lab.kubectl, "micro-vm")
 
 
@@ -236,7 +237,7 @@ async def test_a_port_in_use_is_said(tmp_path: Path) -> None:
     async with await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         process = await spawn(tmp_path / "lab", "--api-port", str(port))
-        _, err = await asyncio.wait_for(process.communicate(), 30)
+        _, err = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert process.returncode == 1
     assert f"port {port} is in use" in err.decode()
 

@@ -44,7 +44,7 @@ class Cluster:
         return [item.metadata.name for item in (await self.lab.objects.list(model, "default")).items]
 
     async def rolled_out(self, what: str) -> str:
-        return await self.kubectl.ok("rollout", "status", what, "--timeout=20s")
+        return await self.kubectl.ok("rollout", "status", what, "--timeout=60s")
 
     async def offline(self, box: Box) -> None:
         await box.stop()
@@ -294,7 +294,7 @@ async def test_jobs_end_well_and_badly(tmp_path: Path) -> None:
             job("late", FOREVER, activeDeadlineSeconds=1),
             job("brief", ["true"], ttlSecondsAfterFinished=0),
         )
-        wait = ("wait", "--timeout=20s")
+        wait = ("wait", "--timeout=60s")
         await here.kubectl.ok(*wait, "--for=condition=Complete", "job/good", "job/each")
         await here.kubectl.ok(*wait, "--for=condition=Failed", "job/bad", "job/late")
         good = (await here.get(Job, "good")).status
@@ -310,7 +310,7 @@ async def test_jobs_end_well_and_badly(tmp_path: Path) -> None:
             return "brief" not in await here.names(Job) and not await here.pods("brief")
 
         await until(gone, "the job with a ttl and its pods")
-        await here.kubectl.ok("delete", "job", "good", "bad", "late", "each", "--timeout=20s")
+        await here.kubectl.ok("delete", "job", "good", "bad", "late", "each", "--timeout=60s")
 
         async def cleared() -> bool:
             return await here.names(Pod) == []
@@ -329,7 +329,7 @@ async def test_a_job_s_policies_with_kubectl(tmp_path: Path) -> None:
             job("some", fails, backoffLimitPerIndex=0, parallelism=3, **each),
             job("first", ["true"], successPolicy=enough, **each),
         )
-        wait = ("wait", "--timeout=20s")
+        wait = ("wait", "--timeout=60s")
         await here.kubectl.ok(*wait, "--for=condition=Failed", "job/strict", "job/some")
         await here.kubectl.ok(*wait, "--for=condition=Complete", "job/first")
         described = await here.kubectl.ok("describe", "job", "strict")
@@ -351,7 +351,7 @@ async def test_a_job_that_waits_for_real_ends_hears_of_all_of_them(tmp_path: Pat
             return found[0] if len(found) == 1 and found[0].metadata.name not in others else None
 
         first: Pod = await until(running_but, "it runs")
-        await here.kubectl.ok("delete", "pod", first.metadata.name, "--timeout=20s")
+        await here.kubectl.ok("delete", "pod", first.metadata.name, "--timeout=60s")
         second: Pod = await until(lambda: running_but(first.metadata.name), "one in its place")
         (box,) = [box for box in here.boxes if box.name == second.spec.node_name]
         await here.offline(box)
@@ -379,7 +379,7 @@ async def test_a_cronjob_runs_at_its_time(tmp_path: Path) -> None:
         assert len(await here.names(Job)) == 1
         status = (await here.get(CronJob, "tick")).status
         assert status.last_schedule_time == new_year.strftime("%Y-%m-%dT%H:%M:%SZ")
-        await here.kubectl.ok("delete", "cronjob", "tick", "--timeout=20s")
+        await here.kubectl.ok("delete", "cronjob", "tick", "--timeout=60s")
 
         async def cleared() -> bool:
             return not await here.names(Job) and not await here.names(Pod)
@@ -393,15 +393,15 @@ async def test_what_becomes_of_dependents(tmp_path: Path) -> None:
         await here.create(*(workload("Deployment", name, replicas=1) for name in ("back", "front", "orphan")))
         for name in ("back", "front", "orphan"):
             await here.rolled_out(f"deployment/{name}")
-        await ok("delete", "deployment", "front", "--cascade=foreground", "--timeout=20s")
+        await ok("delete", "deployment", "front", "--cascade=foreground", "--timeout=60s")
         assert not await here.pods("front"), "foreground: dependents first"
-        await ok("delete", "deployment", "back", "--timeout=20s")
+        await ok("delete", "deployment", "back", "--timeout=60s")
 
         async def background() -> bool:
             return not await here.pods("back")
 
         await until(background, "background: dependents afterwards")
-        await ok("delete", "deployment", "orphan", "--cascade=orphan", "--timeout=20s")
+        await ok("delete", "deployment", "orphan", "--cascade=orphan", "--timeout=60s")
         kept = (await here.lab.objects.list(ReplicaSet, "default")).items
         assert [item.metadata.labels["app"] for item in kept] == ["orphan"]
         assert kept[0].metadata.owner_references == []
@@ -426,6 +426,6 @@ async def test_a_namespace_goes_with_all_its_workloads(tmp_path: Path) -> None:
         items = [workload("Deployment", "web", replicas=1), workload("DaemonSet", "agent"), job("late", FOREVER)]
         document = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
         await here.kubectl.ok("create", "-n", "shop", "-f", "-", stdin=document)
-        await here.kubectl.ok("rollout", "status", "-n", "shop", "deployment/web", "--timeout=20s")
-        await here.kubectl.ok("delete", "namespace", "shop", "--timeout=20s")
+        await here.kubectl.ok("rollout", "status", "-n", "shop", "deployment/web", "--timeout=60s")
+        await here.kubectl.ok("delete", "namespace", "shop", "--timeout=60s")
         assert (await here.lab.objects.list(Pod)).items == ()

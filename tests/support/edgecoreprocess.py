@@ -16,7 +16,7 @@ from edgelab import toml
 from edgelab.toml import Table
 from edgelab.waiting import until
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 DEAD_PORT = 1
 """Nothing listens there."""
 

@@ -28,7 +28,7 @@ from kubeapi.objects import Objects
 from tests.support.edgelinks import MemoryNode
 
 TIMING = Timing(lease=0.2, first=0.05, most=0.4)
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 Network = Callable[[str], Transport]

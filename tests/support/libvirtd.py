@@ -81,7 +81,7 @@ def qemu_pid(name: str) -> int:
     return int(Path(f"/run/libvirt/qemu/{name}.pid").read_text())
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

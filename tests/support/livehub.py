@@ -21,7 +21,7 @@ from tests.support.boxes import Box
 from tests.support.hub import Lab, in_memory, lab, until
 
 _ROOT = Path(__file__).parents[2]
-_END_SECONDS = 30.0
+_END_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgelab.broker import free_port
+
 BINARY = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 
 _CONFIG = """
@@ -48,7 +50,7 @@ class Mosquitto:
     def start(self) -> None:
         assert BINARY is not None
         self.process = subprocess.Popen([BINARY, "-c", str(self.directory / "mosquitto.conf")])
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
                 return
@@ -65,9 +67,7 @@ class Mosquitto:
 
 @contextlib.contextmanager
 def running_mosquitto(directory: Path, users: tuple[str, ...]) -> Iterator[Mosquitto]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (directory / "mosquitto.conf").write_text(_CONFIG.format(port=port, user=getpass.getuser(), directory=directory))
     (directory / "acl").write_text(_ACL)
     passwords = directory / "passwords"

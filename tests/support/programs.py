@@ -60,7 +60,7 @@ class Program:
     kubeconfig: Path
     options: tuple[str, ...] = ()
 
-    def run(self, *arguments: str, stdin: str = "", timeout: float = 60.0, **environment: str) -> Ran:
+    def run(self, *arguments: str, stdin: str = "", timeout: float = 120.0, **environment: str) -> Ran:
         self.home.mkdir(exist_ok=True)
         base = {"HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin:/bin"}
         said = f"{self.binary.name} {' '.join(arguments)}"
@@ -82,7 +82,7 @@ class Program:
             assert surprise not in "\n".join(lines), f"`{said}`: {ran.out}{ran.err}"
         return ran
 
-    def watch(self, *arguments: str, until: str, timeout: float = 60.0) -> Ran:
+    def watch(self, *arguments: str, until: str, timeout: float = 120.0) -> Ran:
         """A command that goes on by itself: up to the line that matches `until`, and then it is ended."""
         said = f"{self.binary.name} {' '.join(arguments)}"
         environment = {"HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin:/bin"}
@@ -99,7 +99,7 @@ class Program:
                     return Ran(said, 0, "".join(seen), "")
         pytest.fail(f"`{said}` ended before it showed {until!r}: {''.join(seen)}")
 
-    def ok(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> str:
+    def ok(self, *arguments: str, stdin: str = "", timeout: float = 120.0) -> str:
         return self.run(*arguments, stdin=stdin, timeout=timeout).ok()
 
 
@@ -111,7 +111,7 @@ def tool(name: str) -> Path:
     return path
 
 
-def eventually(find: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(find: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The first true answer, asked for again and again."""
     ended = threading.Event()
     deadline = time.monotonic() + seconds

@@ -17,7 +17,7 @@ from tests.support.livehub import LiveHub
 pytestmark = pytest.mark.filterwarnings("ignore:Kubernetes version .* is not supported:UserWarning")
 
 NAMESPACE = "kr8s"
-SECONDS = 30
+SECONDS = 60
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def newest(hub: LiveHub, tmp_path_factory: pytest.TempPathFactory) -> Program:
     program = kubectl(NEWEST, hub, tmp_path_factory.mktemp("home"), "default")
     for name, node in (("web", "n1"), ("elsewhere", "n9")):
         program.ok("create", "-f", "-", stdin=POD % (name, node))
-    program.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=30s")
+    program.ok("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
     return program
 
 
@@ -146,7 +146,7 @@ def test_forwarding_to_an_offline_node_fails_at_once(newest: Program, way: dict[
 
 def test_a_console_is_followed_and_takes_input(newest: Program, way: dict[str, str]) -> None:
     newest.ok("create", "-f", "-", stdin=READING)
-    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=30s")
+    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=60s")
     with on_terminal(
         [newest.binary, *newest.options, "attach", "-it", "reading"], environment(newest, way), 31, 97
     ) as terminal:
@@ -159,7 +159,7 @@ def test_a_console_is_followed_and_takes_input(newest: Program, way: dict[str, s
 
 def test_input_from_a_pipe_ends_a_console_that_is_read_once(newest: Program, way: dict[str, str]) -> None:
     newest.ok("create", "-f", "-", stdin=READING)
-    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=30s")
+    newest.ok("wait", "--for=condition=Ready", "pod/reading", "--timeout=60s")
     out = newest.run("attach", "-i", "reading", stdin="echo a line\n", timeout=20, **way).ok()
     assert "\na line\n" in out.replace("\r", "")
     newest.ok("delete", "pod", "reading", "--grace-period=1")
@@ -167,7 +167,7 @@ def test_input_from_a_pipe_ends_a_console_that_is_read_once(newest: Program, way
 
 def test_a_console_is_followed(newest: Program) -> None:
     newest.ok("create", "-f", "-", stdin=ENDING)
-    newest.ok("wait", "--for=condition=Ready", "pod/short", "--timeout=30s")
+    newest.ok("wait", "--for=condition=Ready", "pod/short", "--timeout=60s")
     assert newest.run("attach", "short").ok() == "copepod: exit 0\n"
     newest.ok("delete", "pod", "short", "--grace-period=1")
 

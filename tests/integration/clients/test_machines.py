@@ -74,7 +74,7 @@ def in_step(spec: Any) -> Any:
 def test_typed_objects_go_out_and_come_in_again(api: client.ApiClient, plain: programs.Program) -> None:
     core = client.CoreV1Api(api)
     plain.ok("create", "-f", "-", stdin=json.dumps(pod("typed")))
-    plain.ok("wait", "--for=condition=Ready", "pod/typed", "--timeout=30s")
+    plain.ok("wait", "--for=condition=Ready", "pod/typed", "--timeout=60s")
 
     def stored() -> Any:
         return in_step(spec_of(plain, "pod", "typed"))
@@ -129,8 +129,8 @@ def test_every_kubectl_applies_diffs_and_patches(kubectl: programs.Program) -> N
         "wait",
         "--for=jsonpath={.status.containerStatuses[0].state.waiting.reason}=PoweredOff",
         "pod/applied",
-        "--timeout=30s",
+        "--timeout=60s",
     )
     wide = kubectl.ok("get", "pod", "applied", "-o", "wide", "--no-headers").split()
     assert wide[-2:] == ["300m/300m", "96Mi/96Mi"]
-    kubectl.ok("delete", "pod", "applied", "--timeout=30s")
+    kubectl.ok("delete", "pod", "applied", "--timeout=60s")

@@ -10,7 +10,9 @@ import pytest
 
 from edgelab import state
 from edgelab.box import BoxConfig, settle
+from edgelab.broker import free_port
 from edgelab.clean import clean
+from edgelab.process import ChildFailed
 from edgelab.state import LabFacts, Layout, StateError
 
 BEFORE = LabFacts(fake_vms=True, nodes=2, api_port=6443, broker_port=1884, passwords={"hub": "h"}, lab_pid=7)
@@ -34,6 +36,15 @@ def test_ports_that_others_took_meanwhile_are_chosen_anew() -> None:
 def test_a_port_asked_for_is_not_silently_another() -> None:
     with pytest.raises(StateError, match="7000 is in use"):
         settle(BEFORE, BoxConfig(Path("/s"), fake_vms=True, api_port=7000), lambda _: False)
+
+
+def test_broker_and_api_have_ports_of_their_own() -> None:
+    facts = settle(BEFORE, BoxConfig(Path("/s"), fake_vms=True, api_port=1884), lambda _: True)
+    assert (facts.api_port, facts.broker_port) == (1884, 0)
+    first = free_port()
+    assert free_port(*range(20_000, first), *range(first + 1, 32_768)) == first
+    with pytest.raises(ChildFailed, match="no TCP port"):
+        free_port(*range(20_000, 32_768))
 
 
 def test_simulated_and_real_nodes_are_not_mixed() -> None:

@@ -28,7 +28,8 @@ RANDOM = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-MANY = settings(RANDOM, max_examples=2000, derandomize=False)
+MANY = settings(RANDOM, max_examples=200, derandomize=False)
+MANY_QUERIES = settings(MANY, max_examples=2000)
 
 
 @dataclass
@@ -130,6 +131,7 @@ def test_lives_of_objects(served: Served, resource: ResourceType[Any]) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("resource", KINDS, ids=lambda resource: resource.key)
 def test_many_lives_of_objects(served: Served, resource: ResourceType[Any]) -> None:
     MANY(given(st.data())(lambda data: life(served, resource, data)))()
@@ -183,7 +185,8 @@ def test_queries(served: Served, resource: ResourceType[Any], query: dict[str, s
 
 
 @pytest.mark.long
-@MANY
+@pytest.mark.timeout(1800)
+@MANY_QUERIES
 @given(st.sampled_from(KINDS), QUERIES, FORM_OF, SEGMENTS)
 def test_many_queries(served: Served, resource: ResourceType[Any], query: dict[str, str], form: str, name: str) -> None:
     asked(served, resource, query, form, name)
