@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,15 +69,17 @@ class Agent:
 
 
 @asynccontextmanager
-async def started(config: Path, environment: Mapping[str, str] | None = None) -> AsyncIterator[Agent]:
-    """Until READY=1 has come, as systemd waits for it."""
+async def started(
+    config: Path, environment: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> AsyncIterator[Agent]:
+    """Until READY=1 has come, as systemd waits for it. `prefix`: a program that becomes it."""
     address, log = config.with_suffix(".notify"), config.with_suffix(".log")
     address.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor, log.open("wb") as output:
         supervisor.bind(str(address))
         supervisor.setblocking(False)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "edgecore", "--config", str(config),
+            *prefix, sys.executable, "-m", "edgecore", "--config", str(config),
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
             env={**os.environ, "NOTIFY_SOCKET": str(address), **(environment or {})},
         )  # fmt: skip

@@ -1,0 +1,255 @@
+"""Scenarios of the link on real parts: mosquitto, real agents and hubs; only the VMs are pretended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion
+
+from edgelab import observer
+from edgelab.box import Box, BoxConfig
+from edgelab.client import Client
+from edgelab.invariants import Seen
+from edgelab.observer import FAKE_VMS, PODS
+from edgelab.toml import Table
+from edgelab.waiting import until as until_so
+from edgelab.waiting import until_none
+from edgelink.api import Cursor
+from edgelink.messages import Delta, Lease, Welcome
+from edgelink.wire import encode
+from kubeapi.core import Pod
+from tests.support.edgecoreprocess import configure, started
+from tests.support.hub import Lab, lab, over_mqtt, until
+from tests.support.mosquitto import BINARY, Mosquitto, running_mosquitto
+
+NODE = "edge-1"
+LEASE = 1.0
+NO_NETWORK = ("unshare", "--net")
+"""Not even loopback is up."""
+
+pytestmark = [
+    pytest.mark.skipif(BINARY is None, reason="mosquitto is not installed"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with running_mosquitto(tmp_path, ("hub", NODE)) as found:
+        yield found
+
+
+def with_broker(tmp_path: Path, broker: Mosquitto) -> Path:
+    password = tmp_path / "password"
+    password.write_text("secret")
+    settings: Table = {"port": broker.port, "username": NODE, "password_file": str(password)}
+    return configure(tmp_path, broker=settings)
+
+
+def running_vms(state: Path) -> dict[str, str]:
+    """Pod → state of its VM, on the pretended host."""
+    return {entry["spec"]["owner"]["pod"]: entry["state"] for entry in _vms(state)}
+
+
+def boots(state: Path) -> dict[str, int]:
+    """Pod → how often its VM was started: an effect, not a message."""
+    return {entry["spec"]["owner"]["pod"]: entry["boots"] for entry in _vms(state)}
+
+
+def _vms(state: Path) -> list[dict[str, Any]]:
+    file = state / FAKE_VMS
+    found: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+async def test_s01_s03_after_a_reboot_without_any_network_vms_run_again_from_the_store_alone(
+    tmp_path: Path, broker: Mosquitto
+) -> None:
+    """S-01, S-03: the host lost its VMs, and has no interface up and no address; once it has, both sides agree."""
+    config, state = with_broker(tmp_path, broker), tmp_path / "state"
+    async with lab(tmp_path / "hub", over_mqtt(broker.port), lease_timeout=10) as world:
+        async with started(config) as agent:
+            await until(lambda: world.ready(NODE, "True"), "the node is Ready")
+            await world.create("web")
+            await until(lambda: world.pod_ready("web", "True"), "the pod is Ready")
+            assert await agent.end() == 0
+        (state / FAKE_VMS).unlink()
+        async with started(config, prefix=NO_NETWORK) as agent:
+            await until_so(lambda: running_vms(state) == {"web": "running"}, "the VM runs again", 60)
+            await agent.until_says("hub out of reach: ")
+            assert await agent.end() == 0
+        async with started(config) as agent:
+            pod = await until(lambda: _restarted(world, "web"), "the hub hears of it")
+            assert pod.status.container_statuses[0].restart_count == 1
+            assert not agent.says("Launch"), "it was adopted, not started once more"
+
+
+async def _restarted(world: Lab, name: str) -> Pod | None:
+    pod = await world.pod_ready(name, "True")
+    return pod if pod and pod.status.container_statuses[0].restart_count else None
+
+
+def hostile() -> dict[str, bytes]:
+    """By the kind that they are counted as."""
+    deep = b'{"v":1,"t":"delta","s":"x","n":1,"b":' + b'{"x":' * 900 + b"1" + b"}" * 901
+    return {
+        "not JSON": b"\xff\x00\x13rubbish",
+        "too deep": deep,
+        "too large": b" " * 600_000,
+        "of another version": b'{"v":9,"t":"who","s":"x","b":{}}',
+        "of no type": b'{"v":1,"t":"bang","s":"x","b":{}}',
+        "sealed": b'{"v":1,"t":"who","s":"x","b":null,"seal":"abc"}',
+        "of no session": encode(Delta("guessed", 1, 0, "hub", 9, (), (), complete=True, absence=True, digest="")),
+        "an answer to nothing": encode(Welcome("guessed", "c.1", 1, "hub", 0)),
+        "a lease of another": encode(Lease("guessed", Cursor("hub", 9), "", 0)),
+    }
+
+
+async def test_s26_hostile_messages_through_a_real_broker_end_nothing(
+    tmp_path: Path, broker: Mosquitto, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S-26: in both directions; session, agent and hub go on, and each kind is said once."""
+    async with (
+        lab(tmp_path / "hub", over_mqtt(broker.port), lease_timeout=10) as world,
+        started(with_broker(tmp_path, broker)) as agent,
+    ):
+        await until(lambda: world.ready(NODE, "True"), "the node is Ready")
+        await world.create("before")
+        await until(lambda: world.pod_ready("before", "True"), "the pod is Ready")
+        for _ in range(2):
+            await asyncio.to_thread(publish, broker.port, "hub", f"copepod/lab/{NODE}/down", hostile().values())
+            await asyncio.to_thread(publish, broker.port, NODE, f"copepod/lab/{NODE}/up", hostile().values())
+        await world.create("after")
+        await until(lambda: world.pod_ready("after", "True"), "what is wished afterwards is done")
+        assert (await world.pod("before")).status.container_statuses[0].restart_count == 0
+        kinds = ("malformed", "oversized", "version", "type", "sealed")
+        for text in (agent.log.read_text(), caplog.text):
+            assert [text.count(f"are only counted): {kind}:") for kind in kinds] == [1] * len(kinds)
+            assert "Traceback" not in text
+        assert running_vms(tmp_path / "state") == {"before": "running", "after": "running"}
+
+
+def publish(port: int, user: str, topic: str, payloads: Iterable[bytes]) -> None:
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=f"intruder-{user}", protocol=mqtt.MQTTv5)
+    client.username_pw_set(user, "secret")
+    client.connect("127.0.0.1", port)
+    client.loop_start()
+    try:
+        for payload in payloads:
+            client.publish(topic, payload, qos=1).wait_for_publish(10)
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+# -- stores that are older than they were ---------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def box(tmp_path: Path) -> AsyncIterator[tuple[Box, Client]]:
+    config = BoxConfig(tmp_path / "lab", fake_vms=True, supervise=False, lease=LEASE)
+    async with Box(config, lambda _: None) as found:
+        yield found, Client(found.kubeconfig)
+
+
+async def create(client: Client, name: str) -> str:
+    amounts = {"cpu": "100m", "memory": "96Mi"}
+    container = {"name": "vm", "image": "copepod/micro:latest", "resources": {"requests": amounts, "limits": amounts}}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+    status, pod = await client.call("POST", PODS, manifest)
+    assert status == 201, pod
+    return str(pod["metadata"]["uid"])
+
+
+async def resize(client: Client, name: str, cpu: str) -> None:
+    amounts = {"cpu": cpu, "memory": "96Mi"}
+    patch = {"spec": {"containers": [{"name": "vm", "resources": {"requests": amounts, "limits": amounts}}]}}
+    kind = "application/strategic-merge-patch+json"
+    status, answer = await client.call("PATCH", f"{PODS}/{name}/resize", patch, kind)
+    assert status == 200, answer
+
+
+async def in_force(client: Client, name: str, cpu: str) -> None:
+    """Ready, and the hub shows that much CPU in force."""
+
+    async def look() -> str | None:
+        pod = (await observer.hub_pods(client)).get(name)
+        if pod is None:
+            return "it is not there"
+        ready = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}.get("Ready")
+        shown = [
+            c.get("resources", {}).get("limits", {}).get("cpu") for c in pod["status"].get("containerStatuses", ())
+        ]
+        return None if (ready, shown) == ("True", [cpu]) else f"Ready is {ready}, in force {shown}"
+
+    await until_none(look, f"{name} has {cpu}", 60)
+
+
+def acts(box: Box, pod: str) -> list[str]:
+    seen = Seen()
+    observer.read_logs(box, seen)
+    assert not seen.faults
+    return [act.step for act in seen.acts if act.pod == pod]
+
+
+async def test_s88_a_node_restored_from_an_image_loses_no_status_and_repeats_nothing(tmp_path: Path) -> None:
+    """S-88: its numbers begin again where the hub has heard others already; none of them is taken for a double."""
+    async with box(tmp_path) as (found, client):
+        await create(client, "web")
+        await in_force(client, "web", "100m")
+        [fleet] = found.agents
+        await fleet.stop()
+        store, image = found.node_state(0), tmp_path / "image"
+        shutil.copytree(store, image)
+        await fleet.start()
+        for cpu in ("150m", "160m", "170m"):
+            await resize(client, "web", cpu)
+            await in_force(client, "web", cpu)
+        await create(client, "later")
+        await in_force(client, "later", "100m")
+        await fleet.stop()
+        for file in store.glob("metastore.db*"):
+            file.unlink()
+        for file in image.glob("metastore.db*"):
+            shutil.copy2(file, store)
+        await fleet.start()
+        await resize(client, "web", "180m")
+        await in_force(client, "web", "180m")
+        await resize(client, "later", "190m")
+        await in_force(client, "later", "190m")
+        assert boots(store) == {"web": 1, "later": 1}, "one that the image does not know is adopted, not started anew"
+        for name in ("web", "later"):
+            assert not {"Stop", "Remove"} & set(acts(found, name))
+
+
+async def test_s86_a_hub_restored_from_an_old_backup_deletes_nothing(tmp_path: Path) -> None:
+    """S-86: the pod that the backup does not know runs on; what the backup knows is steered by it again."""
+    async with box(tmp_path) as (found, client):
+        await create(client, "web")
+        await in_force(client, "web", "100m")
+        await found.hub.stop()
+        store, backup = found.layout.hub, tmp_path / "backup"
+        shutil.copytree(store, backup)
+        await found.hub.start()
+        await create(client, "later")
+        await in_force(client, "later", "100m")
+        await found.hub.stop()
+        for file in store.glob("*.db*"):
+            file.unlink()
+        for file in backup.glob("*.db*"):
+            shutil.copy2(file, store)
+        await found.hub.start()
+        await resize(client, "web", "150m")
+        await in_force(client, "web", "150m")
+        assert running_vms(found.node_state(0)) == {"web": "running", "later": "running"}
+        assert not {"Stop", "Remove"} & {*acts(found, "later"), *acts(found, "web")}
