@@ -44,10 +44,13 @@ async def test_s70_a_limit_holds_over_all_cpus_of_the_guest(runtime: Runtime) ->
     await runtime.exec(BUSY.uuid, ["sh", "-c", "for i in 1 2; do (while :; do :; done) >/dev/null 2>&1 & done"])
     await runtime.set_cpu(BUSY.uuid, 250, 2)
     pid, loop = libvirtd.qemu_pid(BUSY.name), asyncio.get_running_loop()
-    begun, used = loop.time(), cpu_seconds(pid)
-    await asyncio.sleep(WINDOW_SECONDS)
-    rate = (cpu_seconds(pid) - used) / (loop.time() - begun)
-    assert 0.15 < rate < 0.25 * 1.15
+    rate = 0.0
+    async with asyncio.timeout(120):
+        while rate < 0.15:  # a busy host gives it less
+            begun, used = loop.time(), cpu_seconds(pid)
+            await asyncio.sleep(WINDOW_SECONDS)
+            rate = (cpu_seconds(pid) - used) / (loop.time() - begun)
+            assert rate < 0.25 * 1.15
 
 
 async def test_a_tenth_of_a_cpu_is_enough_to_boot(runtime: Runtime) -> None:
