@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edgelab.box import Box
 from edgelab.client import ApiUnavailable, Client
+from edgelab.faults import Link, NftLink, can_cut, table_name
 from edgelab.invariants import Seen, Verdict, every_node_is_heard_throughout, judge, unsettled
 from edgelab.ledger import Ledger, Size, Wish
 from edgelab.nodestore import NoStore
@@ -50,6 +52,7 @@ class Player:
         self._client = Client(box.kubeconfig)
         self._load: asyncio.Task[None] | None = None
         self._cut: set[str] = set()
+        self._packets = _packet_links(box) if can_cut() else {}
         self.ledger = Ledger()
 
     async def play(self) -> list[Verdict]:
@@ -150,7 +153,7 @@ class Player:
     async def _disturb(self, step: Step) -> None:
         for name, link in self._links(step.links).items():
             if step.cut:
-                await link.cut()
+                await self._packets.get(name, link).cut()
                 self._cut.add(name)
             elif step.heal:
                 await self._heal(name, link)
@@ -169,6 +172,8 @@ class Player:
         for wish in back:
             wish.node_returns()
         self._cut.discard(name)
+        if name in self._packets:
+            await self._packets[name].restore()
         await link.restore()
 
     async def _parts(self, step: Step) -> None:
@@ -273,6 +278,13 @@ class Player:
                     raise NotReached(f"the lab could not be looked at: {trouble}")
                 return seen
             await asyncio.sleep(0.5)
+
+
+def _packet_links(box: Box) -> dict[str, Link]:
+    """Where packets may be dropped they are, between a node and its proxy: then TCP itself sees the silence."""
+    table = table_name(os.getpid())
+    pairs = zip(box.node_names, box.links, strict=True)
+    return {n: NftLink(table, box.facts.address(n), link.port) for n, link in pairs if isinstance(link, ProxyLink)}
 
 
 def _flow(wanted: Slow) -> Flow:
