@@ -119,6 +119,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             chance=world.chance,
             timing=world.timing,
             new_token=world.new_token,
+            setbacks=(StoreError, ApiError),
         )
         app = create_app(
             objects,

@@ -28,7 +28,7 @@ from edgelink.transport import Transport
 from kubeapi.clock import Clock, woken
 from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
-from metastore.api import Key
+from metastore.api import Key, StoreError
 from metastore.files import write_whole
 from metastore.sql import open_store
 from metastore.upkeep import compact_forever
@@ -98,6 +98,7 @@ class Agent:
             node=self._settings.node.name,
             chance=self._parts.chance,
             timing=Timing(lease=self._settings.lease.interval),
+            setbacks=(StoreError,),
         )
         book.outgoing = link.wake
         book.claims_changed = self._claims.set
@@ -182,8 +183,12 @@ class _NodeReporter:
                 self._previous.status.allocatable,
             )
         if self._previous is None or not same_report(node, self._previous):
-            await self._book.report_node(node)
-            self._previous = node
+            try:
+                await self._book.report_node(node)
+            except StoreError as error:  # a full disk, say: pods run on, and it is tried again
+                log.warning("the node's own status waits: %s", error)
+            else:
+                self._previous = node
 
     def facts(self, host: HostInfo | None) -> Facts:
         wanted = self._settings.node

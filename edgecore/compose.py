@@ -47,7 +47,7 @@ def _runtime(settings: Settings, installation: str) -> Runtime:
             cpus=wanted.fake.cpus,
             memory_mib=wanted.fake.memory // _MIB,
             boot_delay=wanted.fake.boot_seconds,
-            path=settings.state_dir / "fake-vms.json",
+            path=wanted.fake.file or settings.state_dir / "fake-vms.json",
         )
         return open_runtime("fake", installation=installation, fake_host=host)
     if wanted.prepare_host:

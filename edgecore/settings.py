@@ -84,6 +84,8 @@ class FakeSettings(Section):
     cpus: Annotated[int, Field(ge=1)] = 16
     memory: Bytes = 64 << 30
     boot_seconds: Annotated[float, Field(ge=0)] = 1.0
+    file: Path | None = None
+    """Where its VMs outlive the agent; None: in the agent's state directory."""
 
 
 class RuntimeSettings(Section):

@@ -22,6 +22,7 @@ from edgecore.agent import READY_FILE
 from edgelab import faults, realhost, state, toml
 from edgelab.broker import HUB_USER, BrokerConfig, broker_spec, free_port, port_is_free
 from edgelab.client import Client
+from edgelab.disks import SmallDisk
 from edgelab.faults import Link, NftLink
 from edgelab.kubectl import Kubectl, find_kubectl
 from edgelab.process import Child, ChildSpec, Say
@@ -58,6 +59,8 @@ class BoxConfig:
     links: Links = Links.NONE
     lease: float = LEASE_INTERVAL
     """Seconds between two leases of a node."""
+    disk_mib: int | None = None
+    """Size of a disk of its own for each node's state, which can be filled (root). None: it is on this machine's."""
 
 
 def settle(before: LabFacts | None, config: BoxConfig, is_free: Callable[[int], bool]) -> LabFacts:
@@ -100,6 +103,8 @@ class Box:
         self.links: tuple[Link, ...] = ()
         """By node, where `config.links` asks for them."""
         self.hub_link: ProxyLink | None = None
+        self.disks: dict[str, SmallDisk] = {}
+        """By node, where `config.disk_mib` asks for them."""
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -114,6 +119,10 @@ class Box:
     def node_state(self, index: int) -> Path:
         """State directory of one node's agent."""
         return self.layout.node(self.node_names[index])
+
+    def fake_vms(self, index: int) -> Path:
+        """Where the pretended host of one node keeps its VMs."""
+        return self.layout.nodes / f"{self.node_names[index]}-vms.json"
 
     def kubectl(self) -> Kubectl:
         """Raises KubectlMissing."""
@@ -197,6 +206,11 @@ class Box:
         await self._run(self.hub)
 
     async def _start_agents(self) -> None:
+        if self.config.disk_mib is not None:
+            for name in self.node_names:
+                self.layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
+                disk = SmallDisk(self.layout.node(name), self.config.disk_mib)
+                self.disks[name] = await self._stack.enter_async_context(disk)
         files = [self._write_node(index, name) for index, name in enumerate(self.node_names)]
         if self.config.fake_vms:
             directory = self.layout.fleet
@@ -225,6 +239,7 @@ class Box:
             password_file=_secret(directory / "broker-password", self.facts.passwords[name]),
             broker_port=link.port if isinstance(link, ProxyLink) else self.facts.broker_port,
             lease=self.config.lease,
+            fake_vms=self.fake_vms(index),
             memory_mib=None if self.facts.fake_vms else memory_share(host_memory_mib(), self.facts.nodes),
         )
         config_file = directory / "edgecore.toml"

@@ -13,7 +13,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from edgelab import faults, nodestore, ownvms, state
+from edgelab import disks, faults, nodestore, ownvms, state
 from edgelab.nodestore import NoStore
 from edgelab.process import Say
 from edgelab.state import LabFacts, Layout, StateError
@@ -34,6 +34,7 @@ async def clean(root: Path, say: Say) -> None:
                 await faults.remove_table(faults.table_name(facts.lab_pid))
             if not facts.fake_vms:
                 await _remove_vms(layout, say)
+        await disks.unmount_below(root)
         shutil.rmtree(root)
     say(f"removed {root}")
 

@@ -90,7 +90,13 @@ async def run(wanted: Scenario, root: Path, *, fake_vms: bool) -> list[Verdict]:
     """On a fresh box in `root`. Raises what a Box and a Player raise."""
     await clean.clean(root, lambda _: None)
     config = BoxConfig(
-        root, nodes=wanted.nodes, fake_vms=fake_vms, links=Links.PROXY, supervise=False, lease=wanted.lease
+        root,
+        nodes=wanted.nodes,
+        fake_vms=fake_vms,
+        links=Links.PROXY,
+        supervise=False,
+        lease=wanted.lease,
+        disk_mib=wanted.disk,
     )
     async with Box(config, say) as box:
         return await Player(box, wanted, say).play()

@@ -18,7 +18,6 @@ from vmruntime.connect import open_runtime
 from vmruntime.fake import FakeHost
 
 PODS = "/api/v1/namespaces/default/pods"
-FAKE_VMS = "fake-vms.json"
 
 
 async def hub_pods(client: Client) -> dict[str, Mapping[str, Any]]:
@@ -76,5 +75,5 @@ def _runtime(box: Box, index: int) -> Runtime:
     state = box.node_state(index)
     installation = nodestore.installation(state)
     if box.facts.fake_vms:
-        return open_runtime("fake", installation=installation, fake_host=FakeHost(path=state / FAKE_VMS))
+        return open_runtime("fake", installation=installation, fake_host=FakeHost(path=box.fake_vms(index)))
     return open_runtime("libvirt", installation=installation)

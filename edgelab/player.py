@@ -91,6 +91,8 @@ class Player:
             await self._wait(step.wait)
         elif step.rest is not None:
             await asyncio.sleep(step.rest)
+        elif step.fill_disk or step.free_disk:
+            await self._disks(step)
         elif step.links:
             await self._disturb(step)
         else:
@@ -176,6 +178,12 @@ class Player:
             await self._packets[name].restore()
         await link.restore()
 
+    async def _disks(self, step: Step) -> None:
+        names = step.fill_disk or step.free_disk or ()
+        for name, disk in self._box.disks.items():
+            if name in names or ALL in names:
+                await (disk.fill() if step.fill_disk else disk.free())
+
     async def _parts(self, step: Step) -> None:
         for part in step.kill or step.stop or step.start or ():
             children: tuple[Child, ...] = {
@@ -193,6 +201,8 @@ class Player:
     async def _mend(self) -> None:
         for name, link in self._links([ALL, HUB_LINK]).items():
             await self._heal(name, link)
+        for disk in self._box.disks.values():
+            await disk.free()
         for child in (self._box.broker, self._box.hub, *self._box.agents):
             await child.start()
 

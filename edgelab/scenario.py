@@ -134,6 +134,8 @@ class Step(_Model):
     kill: Parts | None = None
     stop: Parts | None = None
     start: Parts | None = None
+    fill_disk: Annotated[Names | None, Field(alias="fill-disk")] = None
+    free_disk: Annotated[Names | None, Field(alias="free-disk")] = None
     load: Literal["start", "stop"] | None = None
     """Resizes of all pods, one after another without a pause, until it is stopped."""
     wait: WaitNodes | WaitPods | WaitSettled | None = None
@@ -157,6 +159,8 @@ class Scenario(_Model):
     nodes: Annotated[int, Field(ge=1, le=200)] = 1
     lease: Annotated[float, Field(ge=0.5, le=60)] = LEASE_INTERVAL
     """Seconds between two leases of a node; after five that are missing the hub calls its readiness Unknown."""
+    disk: Annotated[int | None, Field(ge=4, le=1024)] = None
+    """MiB that each node has for its state, on a disk of its own (root). None: no disk of its own."""
     proves: list[str] = []
     """Numbers of docs/scenarios.md."""
     heard_throughout: Annotated[bool, Field(alias="heard-throughout")] = False
@@ -200,6 +204,10 @@ def _complaints(scenario: Scenario) -> list[str]:
         pods = (step.resize or step.delete).pods if step.resize or step.delete else ()  # type: ignore[union-attr]
         pods = step.wait.pods if isinstance(step.wait, WaitPods) else pods
         wanted_nodes = list(step.wait.nodes) if isinstance(step.wait, WaitNodes) else []
+        disks = step.fill_disk or step.free_disk or []
+        wanted_nodes += disks
+        if disks and scenario.disk is None:
+            found.append(f"step {number}: a disk that can be filled is one that the scenario sizes (`disk`, in MiB)")
         wanted_nodes += [step.create.node] if step.create and step.create.node else []
         wrong = [name for name in pods if name not in (ALL, *known)]
         wrong += [name for name in wanted_nodes if name not in (ALL, *nodes)]

@@ -43,6 +43,8 @@ class NodePlan:
     """Where this node reaches the broker: a proxy's port, where its link runs through one."""
     lease: float
     """Seconds between two leases."""
+    fake_vms: Path
+    """Where a pretended host keeps its VMs: not on the node's own disk, which may be full."""
     memory_mib: int | None
     """Its share of this machine; None: all of it."""
 
@@ -63,7 +65,9 @@ def node_settings(plan: NodePlan, facts: LabFacts) -> Table:
             # Its own address, so that its packets can be told apart and dropped.
             "bind_address": facts.address(plan.name),
         },
-        "runtime": {"driver": "fake" if facts.fake_vms else "libvirt"},
+        "runtime": {"driver": "fake", "fake": {"file": str(plan.fake_vms)}}
+        if facts.fake_vms
+        else {"driver": "libvirt"},
         "lease": {"interval": plan.lease},
     }
 

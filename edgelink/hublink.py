@@ -84,11 +84,13 @@ class HubLink:
         concurrency: int = 64,
         max_nodes: int = 100_000,
         versions: tuple[int, ...] = VERSIONS,
+        setbacks: tuple[type[Exception], ...] = (),
     ) -> None:
+        """`setbacks`: what a backend raises whose store cannot do it now; the message says all there is to say."""
         self._transport, self._backend, self._cluster = transport, backend, cluster
         self._chance, self._timing = chance, timing or Timing()
         self._new_token, self._part_size, self._max_nodes = new_token, part_size, max_nodes
-        self._versions = versions
+        self._versions, self._setbacks = versions, setbacks
         self._lanes = Lanes(transport, _WAITING)
         self._peers: dict[str, _Peer] = {}
         self._slots = asyncio.Semaphore(concurrency)
@@ -280,6 +282,9 @@ class HubLink:
             try:
                 async with self._slots:
                     event = await self._execute(node, command)
+            except self._setbacks as error:
+                _logger.warning("node %s: %s failed; it will be tried again: %s", node, type(command).__name__, error)
+                event = Failed(command)
             except Exception:
                 _logger.exception("node %s: %s failed; it will be tried again", node, type(command).__name__)
                 event = Failed(command)

@@ -71,10 +71,13 @@ class NodeLink:
         new_token: Callable[[], str] = new_token,
         part_size: int = PART_SIZE,
         versions: tuple[int, ...] = VERSIONS,
+        setbacks: tuple[type[Exception], ...] = (),
     ) -> None:
+        """`setbacks`: what a backend raises whose store cannot do it now; the message says all there is to say."""
         self._transport, self._backend = transport, backend
         self._cluster, self._node = cluster, node
         self._new_token, self._part_size = new_token, part_size
+        self._setbacks = setbacks
         self._session = NodeSession(timing or Timing(), chance, versions)
         self._lanes = Lanes(transport, _WAITING)
         self._commands: asyncio.Queue[StoreCommand] = asyncio.Queue()  # few: the session waits for answers
@@ -192,6 +195,9 @@ class NodeLink:
             command = await self._commands.get()
             try:
                 event = await self._execute(command)
+            except self._setbacks as error:
+                _logger.warning("%s failed; it will be tried again: %s", type(command).__name__, error)
+                event = Failed(command)
             except Exception:
                 _logger.exception("%s failed; it will be tried again", type(command).__name__)
                 event = Failed(command)

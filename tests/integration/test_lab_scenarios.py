@@ -6,6 +6,7 @@ All that a run asks for are played at the same time, each on a cluster of its ow
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from edgelab import scenario
 
 QUICK = ("cut-and-heal", "broker-forgets", "hub-dies", "half-open", "names-come-back")
 LONG = ("agents-die-offline", "made-while-away", "give-up", "thin-link")
+ROOT = ("disk-full",)
 INVARIANTS = 10
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -75,7 +77,7 @@ async def runs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runs]:
 
 
 async def test_every_ready_scenario_is_played_here() -> None:
-    assert set(scenario.ready()) == {*QUICK, *LONG}
+    assert set(scenario.ready()) == {*QUICK, *LONG, *ROOT}
 
 
 async def test_s04_s05_s08_s20_what_is_wished_of_a_cut_node_waits_and_is_done_once(runs: Runs) -> None:
@@ -108,6 +110,12 @@ async def test_s08_s10_s84_a_name_that_comes_back_on_a_silent_node_is_another_po
 async def test_s01_s07_s09_s23_s25_s32_s41_s84_the_other_scenarios_hold(runs: Runs, name: str) -> None:
     runs.begin(*LONG)
     await runs.holds(name, invariants=INVARIANTS + (name == "thin-link"))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own is a mount, which needs root")
+async def test_s31_a_full_disk_loses_nothing_and_stops_no_vm(runs: Runs) -> None:
+    await runs.holds("disk-full")
 
 
 async def test_a_wait_that_is_not_reached_ends_with_1_and_says_what_was_seen(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from edgelab import observer
 from edgelab.box import Box, BoxConfig
 from edgelab.client import Client
 from edgelab.invariants import Seen
-from edgelab.observer import FAKE_VMS, PODS
+from edgelab.observer import PODS
 from edgelab.toml import Table
 from edgelab.waiting import until as until_so
 from edgelab.waiting import until_none
@@ -55,19 +55,18 @@ def with_broker(tmp_path: Path, broker: Mosquitto) -> Path:
     return configure(tmp_path, broker=settings)
 
 
-def running_vms(state: Path) -> dict[str, str]:
+def running_vms(host: Path) -> dict[str, str]:
     """Pod → state of its VM, on the pretended host."""
-    return {entry["spec"]["owner"]["pod"]: entry["state"] for entry in _vms(state)}
+    return {entry["spec"]["owner"]["pod"]: entry["state"] for entry in _vms(host)}
 
 
-def boots(state: Path) -> dict[str, int]:
+def boots(host: Path) -> dict[str, int]:
     """Pod → how often its VM was started: an effect, not a message."""
-    return {entry["spec"]["owner"]["pod"]: entry["boots"] for entry in _vms(state)}
+    return {entry["spec"]["owner"]["pod"]: entry["boots"] for entry in _vms(host)}
 
 
-def _vms(state: Path) -> list[dict[str, Any]]:
-    file = state / FAKE_VMS
-    found: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+def _vms(host: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(host.read_text()) if host.exists() else []
     return found
 
 
@@ -76,16 +75,16 @@ async def test_s01_s03_after_a_reboot_without_any_network_vms_run_again_from_the
     tmp_path: Path, broker: Mosquitto
 ) -> None:
     """S-01, S-03: the host lost its VMs, and has no interface up and no address; once it has, both sides agree."""
-    config, state = with_broker(tmp_path, broker), tmp_path / "state"
+    config, host = with_broker(tmp_path, broker), tmp_path / "state" / "fake-vms.json"
     async with lab(tmp_path / "hub", over_mqtt(broker.port), lease_timeout=10) as world:
         async with started(config) as agent:
             await until(lambda: world.ready(NODE, "True"), "the node is Ready")
             await world.create("web")
             await until(lambda: world.pod_ready("web", "True"), "the pod is Ready")
             assert await agent.end() == 0
-        (state / FAKE_VMS).unlink()
+        host.unlink()
         async with started(config, prefix=NO_NETWORK) as agent:
-            await until_so(lambda: running_vms(state) == {"web": "running"}, "the VM runs again", 60)
+            await until_so(lambda: running_vms(host) == {"web": "running"}, "the VM runs again", 60)
             await agent.until_says("hub out of reach: ")
             assert await agent.end() == 0
         async with started(config) as agent:
@@ -136,7 +135,7 @@ async def test_s26_hostile_messages_through_a_real_broker_end_nothing(
         for text in (agent.log.read_text(), caplog.text):
             assert [text.count(f"are only counted): {kind}:") for kind in kinds] == [1] * len(kinds)
             assert "Traceback" not in text
-        assert running_vms(tmp_path / "state") == {"before": "running", "after": "running"}
+        assert running_vms(tmp_path / "state" / "fake-vms.json") == {"before": "running", "after": "running"}
 
 
 def publish(port: int, user: str, topic: str, payloads: Iterable[bytes]) -> None:
@@ -227,7 +226,9 @@ async def test_s88_a_node_restored_from_an_image_loses_no_status_and_repeats_not
         await in_force(client, "web", "180m")
         await resize(client, "later", "190m")
         await in_force(client, "later", "190m")
-        assert boots(store) == {"web": 1, "later": 1}, "one that the image does not know is adopted, not started anew"
+        assert boots(found.fake_vms(0)) == {"web": 1, "later": 1}, (
+            "one that the image does not know is adopted, not started anew"
+        )
         for name in ("web", "later"):
             assert not {"Stop", "Remove"} & set(acts(found, name))
 
@@ -251,5 +252,5 @@ async def test_s86_a_hub_restored_from_an_old_backup_deletes_nothing(tmp_path: P
         await found.hub.start()
         await resize(client, "web", "150m")
         await in_force(client, "web", "150m")
-        assert running_vms(found.node_state(0)) == {"web": "running", "later": "running"}
+        assert running_vms(found.fake_vms(0)) == {"web": "running", "later": "running"}
         assert not {"Stop", "Remove"} & {*acts(found, "later"), *acts(found, "web")}

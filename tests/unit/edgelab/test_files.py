@@ -43,17 +43,34 @@ def test_the_hub_accepts_its_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fake", [True, False])
 def test_a_node_accepts_its_settings(tmp_path: Path, fake: bool) -> None:
-    plan = settings.NodePlan("node-2", tmp_path, tmp_path / "password", broker_port=1885, lease=1.0, memory_mib=4096)
+    plan = settings.NodePlan(
+        "node-2",
+        tmp_path,
+        tmp_path / "password",
+        broker_port=1885,
+        lease=1.0,
+        fake_vms=tmp_path / "vms",
+        memory_mib=4096,
+    )
     file = tmp_path / "edgecore.toml"
     file.write_text(toml.dumps(settings.node_settings(plan, replace(FACTS, fake_vms=fake))))
     loaded = load_node(file)
     assert (loaded.node.name, loaded.node.memory, loaded.node.cpu) == ("node-2", 4096 << 20, None)
     assert (loaded.broker.port, loaded.broker.bind_address) == (1885, "127.0.1.2")
     assert loaded.runtime.driver == ("fake" if fake else "libvirt")
+    assert loaded.runtime.fake.file == (tmp_path / "vms" if fake else None)
 
 
 def test_a_fleet_finds_its_nodes(tmp_path: Path) -> None:
-    plan = settings.NodePlan("node-1", tmp_path, tmp_path / "password", broker_port=1885, lease=1.0, memory_mib=None)
+    plan = settings.NodePlan(
+        "node-1",
+        tmp_path,
+        tmp_path / "password",
+        broker_port=1885,
+        lease=1.0,
+        fake_vms=tmp_path / "vms",
+        memory_mib=None,
+    )
     node_file, fleet_file = tmp_path / "edgecore.toml", tmp_path / "fleet.toml"
     node_file.write_text(toml.dumps(settings.node_settings(plan, FACTS)))
     fleet_file.write_text(toml.dumps(settings.fleet_settings(tmp_path, [node_file])))

@@ -16,7 +16,7 @@ from edgelink.memory import Faults, MemoryBroker, MemoryTransport
 from edgelink.runner import HubLink, NodeLink
 from edgelink.transport import Publication
 from edgelink.wire import decode
-from tests.support.edgelinks import MemoryHub, MemoryNode
+from tests.support.edgelinks import MemoryHub, MemoryNode, StoreDown
 from tests.support.virtualtime import run_virtual, until
 
 LOGS = StreamRequest("logs", "u1", "main")
@@ -43,14 +43,27 @@ class Rig:
 
     def start_hub(self) -> None:
         transport = MemoryTransport(self.broker, "hub", self.chance)
-        self.link = HubLink(transport, self.hub, "c", chance=self.chance, new_token=lambda: f"h{next(self.names)}")
+        self.link = HubLink(
+            transport,
+            self.hub,
+            "c",
+            chance=self.chance,
+            new_token=lambda: f"h{next(self.names)}",
+            setbacks=(StoreDown,),
+        )
         self.tasks["hub"] = asyncio.create_task(self.link.run())
 
     def start_node(self, name: str, store: MemoryNode | None = None) -> MemoryNode:
         node = self.nodes[name] = store or self.nodes.get(name) or MemoryNode(store_id=f"store-{name}")
         transport = MemoryTransport(self.broker, name, self.chance)
         link = self.links[name] = NodeLink(
-            transport, node, cluster="c", node=name, chance=self.chance, new_token=lambda: f"n{next(self.names)}"
+            transport,
+            node,
+            cluster="c",
+            node=name,
+            chance=self.chance,
+            new_token=lambda: f"n{next(self.names)}",
+            setbacks=(StoreDown,),
         )
         self.tasks[name] = asyncio.create_task(link.run())
         return node
@@ -281,7 +294,8 @@ def test_an_unavailable_store_is_retried_and_the_session_survives(side: str, cap
         await rig.stop()
 
     story(main())
-    assert "will be tried again" in caplog.text
+    assert "failed; it will be tried again: the d" in caplog.text
+    assert "Traceback" not in caplog.text, "what is foreseen is told in a line"
 
 
 def test_a_refused_node_says_why_and_goes_on_asking() -> None:
