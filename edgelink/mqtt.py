@@ -164,9 +164,10 @@ class _Connection:
         self._client.connect(o.host, o.port, o.keepalive, o.bind_address, **start)  # type: ignore[arg-type]
 
     def _stop(self) -> None:
-        """DISCONNECT, so that no last will is sent, and the end of the network thread."""
+        """DISCONNECT, so that no last will is sent, and the end of the network thread and of all sockets."""
         self._client.disconnect()
         self._client.loop_stop()
+        self._client._reset_sockets()  # else the wake-up pair is left to the collector: the client is in a cycle
 
     # --- in paho's thread ---
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import os
 import random
 import socket
 import threading
@@ -261,6 +263,28 @@ async def test_cancelling_at_any_moment_ends_a_transport(harness: Harness) -> No
         async with asyncio.timeout(60):
             await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
+
+
+async def test_s24_what_has_ended_holds_no_file(harness: Harness) -> None:
+    """S-24: without waiting for the collector; also where nobody listens."""
+
+    def files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async with running(harness.transport("node-a"), ()) as client:  # what is opened once for all
+        await client.until(lambda seen: ups(seen) == 1)
+    gc.disable()
+    try:
+        before = files()
+        for _ in range(3):
+            async with running(harness.transport("node-a"), ()) as client:
+                await client.until(lambda seen: ups(seen) == 1)
+            options = MqttOptions("127.0.0.1", 1, timing=QUICK)
+            async with running(MqttTransport(options, random.Random(1)), ()) as client:
+                await client.until(lambda seen: any(isinstance(signal, Down) for signal in seen))
+        assert files() == before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("version", [4, 5])
