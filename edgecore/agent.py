@@ -44,6 +44,7 @@ _HISTORY = 0
 _COMPACT_INTERVAL = 300.0
 """Seconds; a store that has not changed is not written to."""
 _NODE_INTERVAL = 10.0
+_READY_RETRY = 1.0
 """Seconds between two looks at what the node itself reports."""
 _MIB = 1 << 20
 
@@ -107,14 +108,25 @@ class Agent:
             tasks.create_task(self._run_pods(book, runtime, installation), name="pods")
             tasks.create_task(compact_forever(book.store, _HISTORY, _COMPACT_INTERVAL), name="compaction")
             tasks.create_task(_watchdog(), name="watchdog")
-            self._say_ready()
+            notify("READY=1", f"STATUS=node {self._settings.node.name} is running")
+            tasks.create_task(self._say_ready(), name="ready file")
 
-    def _say_ready(self) -> None:
-        """Ready means: the store is open and everything local runs. The hub is not waited for (S-01, S-02)."""
+    async def _say_ready(self) -> None:
+        """Ready means: the store is open and everything local runs. The hub is not waited for (S-01, S-02), nor is room
+        on the disk for saying so (S-31)."""
         text = orjson.dumps({"node": self._settings.node.name}).decode()
-        write_whole(self._settings.state_dir / READY_FILE, text)
-        notify("READY=1", f"STATUS=node {self._settings.node.name} is running")
-        self.ready.set()
+        path = self._settings.state_dir / READY_FILE
+        trouble: str | None = None
+        while True:
+            try:
+                write_whole(path, text)
+            except OSError as error:
+                if error.strerror != trouble:
+                    trouble = error.strerror
+                    log.warning("cannot write %s: %s; it is tried again", path, trouble)
+                await asyncio.sleep(_READY_RETRY)
+            else:
+                return self.ready.set()
 
     async def _run_pods(self, book: Book, runtime: Runtime, installation: str) -> None:
         reporter = _NodeReporter(self._settings, book, runtime, self._claims)

@@ -18,6 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from edgelab import observer
 from edgelab.box import Box, BoxConfig
 from edgelab.client import Client
+from edgelab.disks import SmallDisk
 from edgelab.invariants import Seen
 from edgelab.observer import PODS
 from edgelab.toml import Table
@@ -48,11 +49,13 @@ def broker(tmp_path: Path) -> Iterator[Mosquitto]:
         yield found
 
 
-def with_broker(tmp_path: Path, broker: Mosquitto) -> Path:
+def with_broker(tmp_path: Path, broker: Mosquitto, **fake: object) -> Path:
+    """`fake`: more about the pretended host."""
     password = tmp_path / "password"
     password.write_text("secret")
     settings: Table = {"port": broker.port, "username": NODE, "password_file": str(password)}
-    return configure(tmp_path, broker=settings)
+    host: Table = {"boot_seconds": 0.1} | {key: str(value) for key, value in fake.items()}
+    return configure(tmp_path, broker=settings, runtime={"driver": "fake", "fake": host})
 
 
 def running_vms(host: Path) -> dict[str, str]:
@@ -96,6 +99,37 @@ async def test_s01_s03_after_a_reboot_without_any_network_vms_run_again_from_the
 async def _restarted(world: Lab, name: str) -> Pod | None:
     pod = await world.pod_ready(name, "True")
     return pod if pod and pod.status.container_statuses[0].restart_count else None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk that can be filled is a mount, which needs root")
+async def test_s31_s41_an_agent_starts_on_a_full_disk_and_comes_right_with_room(
+    tmp_path: Path, broker: Mosquitto
+) -> None:
+    """S-31, S-41: killed while the disk is full, it starts again, adopts its VM, and steers it once there is room."""
+    config, host = with_broker(tmp_path, broker, file=tmp_path / "vms.json"), tmp_path / "vms.json"
+    (tmp_path / "state").mkdir()
+    async with SmallDisk(tmp_path / "state", 8) as disk, lab(tmp_path / "hub", over_mqtt(broker.port)) as world:
+        async with started(config) as agent:
+            await until(lambda: world.ready(NODE, "True"), "the node is Ready")
+            await world.create("web")
+            await until(lambda: world.pod_ready("web", "True"), "the pod is Ready")
+            await disk.fill()
+            agent.process.kill()
+            await agent.process.wait()
+        async with started(config) as agent:
+            await agent.until_says("ready.json: No space left on device; it is tried again")
+            await world.objects.delete(Pod, "default", "web")
+            await agent.until_says("the store cannot write")
+            assert running_vms(host) == {"web": "running"}
+            await disk.free()
+            await until(lambda: _absent(world, "web"), "the pod goes")
+            await until_so((tmp_path / "state" / "ready.json").exists, "it is said that the agent is ready", 30)
+            assert running_vms(host) == {}
+            assert not agent.says("Traceback")
+
+
+async def _absent(world: Lab, name: str) -> bool:
+    return all(pod.metadata.name != name for pod in (await world.objects.list(Pod, "default")).items)
 
 
 def hostile() -> dict[str, bytes]:
