@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from edgelab import observer
+from edgecore.agent import STORE_FILE
+from edgelab import nodestore, observer
 from edgelab.box import Box, BoxConfig
 from edgelab.client import Client
 from edgelab.disks import SmallDisk
@@ -28,6 +30,8 @@ from edgelink.api import Cursor
 from edgelink.messages import Delta, Lease, Welcome
 from edgelink.wire import encode
 from kubeapi.core import Pod
+from metastore.api import Lane
+from tests.support.boxes import Box as AgentBox
 from tests.support.edgecoreprocess import configure, started
 from tests.support.hub import Lab, lab, over_mqtt, until
 from tests.support.mosquitto import BINARY, Mosquitto, running_mosquitto
@@ -267,6 +271,7 @@ async def test_s88_a_node_restored_from_an_image_loses_no_status_and_repeats_not
             assert not {"Stop", "Remove"} & set(acts(found, name))
 
 
+@pytest.mark.long
 async def test_s86_a_hub_restored_from_an_old_backup_deletes_nothing(tmp_path: Path) -> None:
     """S-86: the pod that the backup does not know runs on; what the backup knows is steered by it again."""
     async with box(tmp_path) as (found, client):
@@ -288,3 +293,90 @@ async def test_s86_a_hub_restored_from_an_old_backup_deletes_nothing(tmp_path: P
         await in_force(client, "web", "150m")
         assert running_vms(found.fake_vms(0)) == {"web": "running", "later": "running"}
         assert not {"Stop", "Remove"} & {*acts(found, "later"), *acts(found, "web")}
+
+
+async def test_a_box_that_was_replaced_joins_as_the_same_node_and_runs_its_pods(tmp_path: Path) -> None:
+    """Store identity: nothing is left of the node, not even its VMs; its new store's numbers begin at one."""
+    async with box(tmp_path) as (found, client):
+        before = await create(client, "web")
+        await in_force(client, "web", "100m")
+        for cpu in ("110m", "120m"):  # so that the hub has heard higher numbers than the new store gives out
+            await resize(client, "web", cpu)
+            await in_force(client, "web", cpu)
+        [fleet] = found.agents
+        await fleet.stop()
+        state = found.node_state(0)
+        for file in [*state.glob("metastore.db*"), *state.glob("installation*"), found.fake_vms(0)]:
+            file.unlink()
+        await fleet.start()
+        await until_so(lambda: running_vms(found.fake_vms(0)) == {"web": "running"}, "its VM runs", 60)
+        await resize(client, "web", "130m")
+        await in_force(client, "web", "130m")
+        assert (await observer.hub_pods(client))["web"]["metadata"]["uid"] == before
+        assert boots(found.fake_vms(0)) == {"web": 1}
+
+
+async def test_s10_a_node_removed_while_it_was_off_comes_back_and_what_is_left_over_is_swept(tmp_path: Path) -> None:
+    """S-10: its pods went with it at the hub; so their VMs go, and new pods are welcome."""
+    async with box(tmp_path) as (found, client):
+        await create(client, "web")
+        await in_force(client, "web", "100m")
+        [fleet] = found.agents
+        await fleet.stop()
+        assert (await client.call("DELETE", "/api/v1/nodes/node-1"))[0] == 200
+
+        async def pods_gone() -> str | None:
+            return ", ".join(await observer.hub_pods(client)) or None
+
+        await until_none(pods_gone, "the hub gives its pods up", 60)
+        assert running_vms(found.fake_vms(0)) == {"web": "running"}, "nobody told the node"
+        await fleet.start()
+        await client.wait_nodes(frozenset(["node-1"]), 60)
+        await until_so(lambda: running_vms(found.fake_vms(0)) == {}, "the left over VM is swept", 60)
+        await create(client, "new")
+        await in_force(client, "new", "100m")
+        assert acts(found, "web").count("Remove") == 1
+
+
+async def test_s22_with_the_broker_away_a_nodes_outbox_holds_each_status_once_and_all_arrives_later(
+    tmp_path: Path, broker: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S-22: programs end and start again without anybody to tell; the agent's own work goes on."""
+    monkeypatch.setattr("edgecore.worker._BACKOFF_FIRST", 0.1)
+    pods = [f"p{n}" for n in range(6)]
+    network = over_mqtt(broker.port)
+    async with lab(tmp_path / "hub", network) as world:
+        node = AgentBox(NODE, tmp_path / "node", network)
+        node.start()
+        try:
+            await until(lambda: world.ready(NODE, "True"), "the node is Ready")
+            for name in pods:
+                await world.create(name)
+            for name in pods:
+                await until(partial(world.pod_ready, name, "True"), f"{name} is Ready")
+            broker.kill()
+            await until(lambda: world.ready(NODE, "Unknown"), "the node is missed")
+            for _ in range(3):
+                await until_so(partial(_all_run, node), "all VMs run", 60)
+                for uuid in list(node.host.vms):
+                    node.host.crash(uuid)
+            await until_so(partial(_all_run, node), "all VMs run", 60)
+            async with nodestore.opened(node.directory / STORE_FILE) as store:
+                entries = await store.outbox(10_000)
+            levels = [entry.subject for entry in entries if entry.lane is Lane.LEVEL]
+            assert len(levels) == len(set(levels)) <= len(pods) + 1
+            assert len(entries) - len(levels) >= 3 * len(pods), "what happened is all there, in order"
+            broker.start()
+            for name in pods:
+                await until(partial(_restarts, world, name, 3), f"{name}'s restarts are told")
+        finally:
+            await node.stop()
+
+
+def _all_run(node: AgentBox) -> bool:
+    return bool(node.host.vms) and all(vm.running for vm in node.host.vms.values())
+
+
+async def _restarts(world: Lab, name: str, wanted: int) -> bool:
+    statuses = (await world.pod(name)).status.container_statuses
+    return bool(statuses) and statuses[0].restart_count == wanted
