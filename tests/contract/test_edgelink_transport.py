@@ -16,6 +16,7 @@ from typing import Protocol
 
 import pytest
 
+from edgelab.proxy import Flow, ProxyLink
 from edgelink.memory import MemoryBroker, MemoryTransport
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
 from edgelink.pacing import Timing
@@ -317,6 +318,47 @@ async def test_hub_and_node_agree_over_a_real_broker(mosquitto: Mosquitto, versi
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_s23_no_more_than_the_cap_is_in_flight_so_a_lease_overtakes_bulk(
+    mosquitto: Mosquitto, version: int
+) -> None:
+    """S-23, on a real broker behind a link that is silent for a while, then thin: whoever publishes bulk waits."""
+    payload, count, cap = b"x" * 16_000, 30, 64_000
+    async with ProxyLink(mosquitto.port) as link:
+        options = MqttOptions(
+            "127.0.0.1", link.port, client_id="node-a", username="node-a", password="secret",
+            version=version, timing=QUICK, in_flight=cap,
+        )  # fmt: skip
+        node_side = MqttTransport(options, random.Random(1))
+        async with (
+            running(MqttHarness(mosquitto, version).transport("hub"), hub_subscriptions("c")) as hub,
+            running(node_side, node_subscriptions("c", "node-a")) as node,
+        ):
+            await hub.until(ups)
+            await node.until(ups)
+            await link.cut()
+            handed = 0
+
+            async def bulk() -> None:
+                nonlocal handed
+                for _ in range(count):
+                    await node_side.publish("copepod/c/node-a/up", payload, 1)
+                    handed += 1
+
+            publishing = asyncio.create_task(bulk())
+            async with asyncio.timeout(60):
+                while handed < cap // len(payload):  # noqa: ASYNC110 (a plain counter)
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            assert handed == cap // len(payload), "the cap holds: the fifth waits"
+            await node_side.publish("copepod/c/node-a/lease", b"alive", 0)
+            await link.shape(Flow(bytes_per_second=400_000))
+            await publishing
+            await hub.until(lambda seen: len([s for s in seen if isinstance(s, Incoming)]) == count + 1)
+            order = [topic.rpartition("/")[2] for topic, _ in hub.messages]
+            assert order.index("lease") <= cap // len(payload)
 
 
 async def test_settings_that_do_not_work_are_a_lost_connection_not_the_end(tmp_path: Path) -> None:

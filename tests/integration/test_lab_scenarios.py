@@ -16,11 +16,13 @@ import pytest
 import pytest_asyncio
 
 from edgelab import scenario
+from tests.support import libvirtd
 
 QUICK = ("cut-and-heal", "broker-forgets", "hub-dies", "half-open", "names-come-back")
 LONG = ("agents-die-offline", "made-while-away", "give-up", "thin-link")
 ROOT = ("disk-full",)
 INVARIANTS = 10
+STATE = Path(os.environ.get("COPEPOD_TEST_STATE", "/var/lib/copepod-test"))
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -116,6 +118,15 @@ async def test_s01_s07_s09_s23_s25_s32_s41_s84_the_other_scenarios_hold(runs: Ru
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own is a mount, which needs root")
 async def test_s31_a_full_disk_loses_nothing_and_stops_no_vm(runs: Runs) -> None:
     await runs.holds("disk-full")
+
+
+@pytest.mark.vm
+@pytest.mark.long
+@pytest.mark.skipif(bool(libvirtd.unavailable()), reason=libvirtd.unavailable() or "-")
+async def test_s21_s22_s24_the_same_with_real_vms() -> None:
+    code, out, err = await copepod("lab", "run", "broker-forgets", "--state", str(STATE / "lab"))
+    assert code == 0, f"{out}\n{err}"
+    assert [line.split()[0] for line in out.splitlines()] == ["ok"] * INVARIANTS
 
 
 async def test_a_wait_that_is_not_reached_ends_with_1_and_says_what_was_seen(tmp_path: Path) -> None:
