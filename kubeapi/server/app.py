@@ -154,7 +154,7 @@ async def _authenticated(request: web.Request, handler: Next) -> web.StreamRespo
     except ApiError as error:
         response = failure(request, error)  # here already, for warnings go with refusals, too
     if acting.warnings and not response.prepared:
-        for name, value in warnings(list(dict.fromkeys(acting.warnings))):
+        for name, value in warnings(acting.warnings):
             response.headers.add(name, value)
     return response
 

@@ -17,6 +17,7 @@ from kubeapi.resource import ResourceType
 from kubeapi.server import (
     applying,
     bodies,
+    caller,
     computed,
     extras,
     framing,
@@ -39,7 +40,7 @@ from kubeapi.server.logs import LogSource
 from kubeapi.server.objects import StoreObjects
 from kubeapi.server.paths import Target
 from kubeapi.server.rendering import ListMeta, Renderer
-from kubeapi.server.responses import NO_CACHE, answer, cut, warnings
+from kubeapi.server.responses import NO_CACHE, answer, cut
 from kubeapi.server.sharing import SharedLines
 from kubeapi.server.tokens import Tokens
 from kubeapi.server.watching import WatchStream
@@ -230,10 +231,8 @@ class Server:
         self, request: web.Request, resource: Kind, entity: Entity[Any], status: int, notes: Sequence[str]
     ) -> web.StreamResponse:
         data = self._renderer(request, resource).one(entity)
-        response = answer(request, data, status, as_yaml=accepted(request).yaml)
-        for name, value in warnings(notes):
-            response.headers.add(name, value)
-        return response
+        caller.current().warnings[:0] = notes  # before those of admission
+        return answer(request, data, status, as_yaml=accepted(request).yaml)
 
     async def _review(self, request: web.Request, extra: ExtraResource) -> web.StreamResponse:
         if request.method != "POST":

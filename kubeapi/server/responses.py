@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from kubeapi.errors import ApiError
 _GZIP_FROM = 128 * 1024
 """Bytes; below, compressing costs more than it saves (the reference's threshold)."""
 NO_CACHE = "no-cache, private"
+_WARNED, _WARNING_CUT, _WARNINGS = 4096, 256, 64
 
 
 def answer(
@@ -47,9 +49,19 @@ def failure(request: web.Request, error: ApiError) -> web.Response:
     return answer(request, error.to_dict(), error.code, headers=headers)
 
 
-def warnings(messages: Sequence[str]) -> list[tuple[str, str]]:
-    """`Warning` headers as RFC 7234 and client-go want them: code 299, no agent, quoted text."""
-    return [("Warning", f"299 - {_quoted(message)}") for message in messages]
+def warnings(messages: Iterable[str]) -> list[tuple[str, str]]:
+    """`Warning` headers as RFC 7234 and client-go want them: code 299, no agent, quoted text.
+
+    Each is said once. When they are more than 4096 characters together, each is cut to 256 and those that exceed the
+    4096 even so are left out (both as in the reference); never more than 64, because Python's http.client refuses an
+    answer of more than a hundred headers.
+    """
+    said = list(dict.fromkeys(messages))
+    if sum(map(len, said)) > _WARNED:
+        said = [message[:_WARNING_CUT] for message in said]
+    lengths = itertools.accumulate(map(len, said))
+    fitting = [message for message, length in zip(said, lengths, strict=True) if length <= _WARNED]
+    return [("Warning", f"299 - {_quoted(message)}") for message in fitting[:_WARNINGS]]
 
 
 def _quoted(text: str) -> str:

@@ -35,8 +35,8 @@ SAMPLE = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-MANY = settings(SAMPLE, max_examples=50, derandomize=False)
-LIVES, MANY_LIVES = settings(SAMPLE, max_examples=6), settings(MANY, max_examples=100)
+MANY = settings(SAMPLE, max_examples=25, derandomize=False)
+LIVES, MANY_LIVES = settings(SAMPLE, max_examples=6), settings(MANY, max_examples=40)
 LONG = [pytest.mark.long, pytest.mark.timeout(3600)]
 AIMS = (True, True, True, False)
 """How often a request that names an object names one that is there."""

@@ -28,7 +28,7 @@ RANDOM = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-MANY = settings(RANDOM, max_examples=200, derandomize=False)
+MANY = settings(RANDOM, max_examples=100, derandomize=False)
 MANY_QUERIES = settings(MANY, max_examples=2000)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubeapi import fieldset
-from kubeapi.server import framing
+from kubeapi.server import framing, responses
 from kubeapi.strategic import strategic_merge
 from tests.unit.server.conftest import MERGE, Api, pod
 from tests.unit.server.test_hostile import APPLY, JSON_PATCH, PODS, STRATEGIC, YAML
@@ -123,3 +123,23 @@ async def test_a_storm_of_conflicting_writers_ends_with_all_that_may(api: Api) -
     assert [answer.status for answer in await asyncio.gather(*(labelled(f"n{n}") for n in range(40)))] == [200] * 40
     labels = (await api.call("GET", f"{PODS}/web")).body["metadata"]["labels"]
     assert len(labels) == 41
+
+
+@pytest.mark.parametrize("length", [1, 40, 300, 5000])
+async def test_warnings_are_as_many_as_every_client_can_read(api: Api, length: int) -> None:
+    """The reference bounds their characters; Python's http.client reads no more than a hundred headers."""
+    fields = {"x" * length + str(number): 1 for number in range(200)}
+    made = await api.call("POST", CONFIGMAPS, {"metadata": {"name": "cm"}, **fields})
+    assert made.status == 201
+    said = [warning.removeprefix('299 - "').removesuffix('"') for warning in made.headers.getall("Warning")]
+    assert 0 < len(said) <= 64
+    assert sum(map(len, said)) <= 4096 + 4 * len(said), "but for the quotes' backslashes"
+    assert all(text.startswith("unknown field") for text in said)
+
+
+def test_warnings_are_said_once_in_full_where_there_is_room() -> None:
+    assert responses.warnings(["b", "a", "b"]) == [("Warning", '299 - "b"'), ("Warning", '299 - "a"')]
+    assert len(responses.warnings(["x" * 4096])[0][1]) == 4096 + len('299 - ""')
+    cut = responses.warnings([f"{number:03}" + "x" * 400 for number in range(20)])
+    assert [len(text) for _, text in cut] == [256 + len('299 - ""')] * 16
+    assert len(responses.warnings(str(number) for number in range(1000))) == 64
