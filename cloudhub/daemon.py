@@ -31,7 +31,7 @@ from cloudhub.orphans import Orphans
 from cloudhub.retention import EventRetention
 from cloudhub.rootca import RootCa
 from cloudhub.scheduler import Scheduler
-from cloudhub.settings import BrokerSettings, Settings
+from cloudhub.settings import STORE_FILE, BrokerSettings, Settings
 from cloudhub.streams import LinkStreams
 from cloudhub.workloads.composition import workloads
 from edgelink.mqtt import MqttOptions, MqttTransport, TlsOptions
@@ -48,7 +48,7 @@ from kubeapi.server.auth import StaticTokens, User
 from kubeapi.server.builtins import ensure_priority_classes, ensure_roles
 from kubeapi.server.namespaces import DEFAULT_NAMESPACES
 from kubeapi.server.objects import StoreObjects
-from metastore.api import StoreError
+from metastore.api import QUARANTINED, STORE_ID, Damaged, SetMeta, StoreError
 from metastore.files import write_whole
 from metastore.sql import SqlStore, open_store
 from metastore.upkeep import compact_forever
@@ -59,6 +59,12 @@ _IN_FLIGHT = 4 * 1024 * 1024
 """Bytes to all nodes together that the broker has not acknowledged yet."""
 
 _log = logging.getLogger(__name__)
+
+
+_DAMAGED = (
+    "it is left as it is, and nodes run on meanwhile: `copepod metastore check` says what is lost, "
+    "`copepod metastore export` saves what can be read, and `import` makes a new store of that or of an older export"
+)
 
 
 class StartError(Exception):
@@ -147,6 +153,7 @@ async def running(settings: Settings, world: World) -> AsyncIterator[Hub]:
             **workloads(objects, world.clock, pods, nodes),
             "events": EventRetention(objects, settings.events).run(),
             "store": store.hold(),
+            "damage": _ends_when_damaged(store),
             "compaction": compact_forever(store, settings.store.history, settings.store.compact_interval),
             "views": follow_views(store, backend.connected, link.view_changed),
             "link": link.run(),
@@ -191,10 +198,22 @@ def _keys(settings: Settings) -> pki.Pki:
 
 async def _store(settings: Settings, world: World) -> SqlStore:
     try:
-        where = settings.store.url or settings.state_dir / "hub.db"
-        return await open_store(where, alone=True, inline=world.inline_store, new_id=world.new_uid)
+        where = settings.store.url or settings.state_dir / STORE_FILE
+        store = await open_store(where, alone=True, inline=world.inline_store, new_id=world.new_uid)
+        if store.put_aside:
+            # What is lost was not deleted by anybody: to the nodes this is another hub, which deletes nothing (S-86).
+            _log.error("the store has lost %s: damaged, put into quarantine", ", ".join(store.put_aside))
+            await store.commit(SetMeta(STORE_ID, world.new_uid()), SetMeta(QUARANTINED, None))
+        return store
+    except Damaged as error:
+        raise StartError(f"{error}; {_DAMAGED}") from error
     except StoreError as error:
         raise StartError(str(error)) from error
+
+
+async def _ends_when_damaged(store: SqlStore) -> None:
+    await store.damaged.wait()
+    raise Damaged(f"the store is damaged; {_DAMAGED}")
 
 
 async def _namespaces(objects: StoreObjects) -> None:

@@ -13,6 +13,9 @@ from pydantic import Field
 
 from kubeapi.config import Section, check_tls_files, load_settings, read_secret
 
+STORE_FILE = "hub.db"
+"""In state_dir, unless the store is a PostgreSQL database."""
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -28,9 +28,10 @@ from edgelink.transport import Transport
 from kubeapi.clock import Clock, woken
 from kubeapi.core import Node
 from kubeapi.sdnotify import notify, watchdog_interval
-from metastore.api import Key, StoreError
+from metastore.api import Damaged, Key, Store, StoreError
 from metastore.files import write_whole
-from metastore.sql import open_store
+from metastore.sql import SqlStore, open_store
+from metastore.sqlite import set_aside
 from metastore.upkeep import compact_forever
 from vmruntime.api import HostInfo, Runtime, VmError
 
@@ -76,17 +77,36 @@ class Agent:
         state = self._settings.state_dir
         async with AsyncExitStack() as stack:
             # The book holds what is read again and again; a second copy would only take memory.
-            store = await open_store(
-                state / STORE_FILE, inline=self._parts.inline_store, cache_bytes=0, new_id=self._parts.new_id
-            )
+            store, trouble = await self._open_store(state / STORE_FILE)
             stack.push_async_callback(store.close)
             installation = _installation(state / INSTALLATION_FILE, self._parts.new_id)
             runtime = self._parts.open_runtime(installation)
             stack.push_async_callback(runtime.close)
             book = Book(store, self._parts.clock, self._settings.node.name)
             await book.load()
+            if trouble:
+                await book.distrust(trouble)
             stack.callback(notify, "STOPPING=1")
             await self._serve(book, runtime, installation)
+
+    async def _open_store(self, path: Path) -> tuple[SqlStore, str]:
+        """With what was lost, in words. A file that is broken is set aside: VMs and hub know what was in it (S-30)."""
+        trouble = ""
+        try:
+            store = await self._opened(path)
+        except Damaged as error:
+            aside = set_aside(path)
+            trouble = f"{error}; it was set aside as {aside.name}, and is rebuilt from the VMs and the hub"
+            store = await self._opened(path)
+        if store.put_aside:
+            trouble = f"the store has lost {', '.join(store.put_aside)}: damaged, put into quarantine"
+        if trouble:
+            log.error("%s", trouble)
+        return store, trouble
+
+    async def _opened(self, path: Path) -> SqlStore:
+        # The book holds what is read again and again; a second copy would only take memory.
+        return await open_store(path, inline=self._parts.inline_store, cache_bytes=0, new_id=self._parts.new_id)
 
     async def _serve(self, book: Book, runtime: Runtime, installation: str) -> None:
         meter = UsageMeter(runtime, self._parts.clock, self._parts.host_use)
@@ -107,6 +127,7 @@ class Agent:
             tasks.create_task(link.run(), name="link")
             tasks.create_task(self._run_pods(book, runtime, installation), name="pods")
             tasks.create_task(compact_forever(book.store, _HISTORY, _COMPACT_INTERVAL), name="compaction")
+            tasks.create_task(_ends_when_damaged(book.store), name="damage")
             tasks.create_task(_watchdog(), name="watchdog")
             notify("READY=1", f"STATUS=node {self._settings.node.name} is running")
             tasks.create_task(self._say_ready(), name="ready file")
@@ -227,6 +248,12 @@ async def _watchdog() -> None:
     while interval is not None:
         notify("WATCHDOG=1")
         await asyncio.sleep(interval)
+
+
+async def _ends_when_damaged(store: Store) -> None:
+    """Whoever starts the agent again makes it look at the whole store, which is what helps."""
+    await store.damaged.wait()
+    raise Damaged("the store is damaged: ending, to look at all of it at the next start")
 
 
 def agent_version() -> str:

@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
-from edgecore.events import Note, enqueue
+from edgecore.events import Note, about_node, about_pod, enqueue
 from edgecore.record import RECORDS, PodRecord
 from edgelink.api import Cursor, Item, ItemKey, ViewChange
 from kubeapi.clock import Clock, timestamp
 from kubeapi.core import Node, Pod, PodStatus
-from metastore.api import STORE_ID, Delete, Dequeue, Enqueue, Key, Lane, Op, Put, Row, SetMeta, Store
+from metastore.api import QUARANTINED, STORE_ID, Delete, Dequeue, Enqueue, Key, Lane, Op, Put, Row, SetMeta, Store
 
 PODS = "pods"
 UNCLAIMED = "unclaimed"
@@ -50,6 +50,8 @@ class Book:
         self.changed: Callable[[str], None] = lambda _uid: None
         self.outgoing: Callable[[], None] = lambda: None
         self.claims_changed: Callable[[], None] = lambda: None
+        self.distrusted: set[str] = set()
+        """UIDs whose pods the store may have lost: that they are not there does not mean that they are not wished."""
         self._events = 0
 
     @property
@@ -113,10 +115,15 @@ class Book:
             ops.append(Delete(Key(UNCLAIMED, "", uid), missing_ok=True))
         for key, uid in absent:
             ops += await self._to_unclaimed(key, uid)
-        cursor = {"hub": change.cursor.hub_store, "revision": change.cursor.revision}
-        ops.append(SetMeta(_CURSOR, orjson.dumps(cursor).decode()))
+        ops.append(_cursor_op(change.cursor))
+        if told := not change.complete or change.absence_deletes:
+            ops.append(SetMeta(QUARANTINED, None))
         await self._store.commit(*ops)
         self._follow(change, removed, absent)
+        if told:
+            missing, self.distrusted = self.distrusted - self.pods.keys(), set()
+            for uid in missing:
+                self.changed(uid)
 
     async def _to_unclaimed(self, key: ItemKey, uid: str) -> list[Op]:
         row = await self._store.get(_store_key(key))
@@ -168,6 +175,7 @@ class Book:
         await self._store.commit(Put(Key(UNCLAIMED, "", uid), uid, orjson.dumps(value), replace=True))
         self.unclaimed[uid] = Unclaimed(key, uid)
         self.pods[uid] = pod
+        self.distrusted.discard(uid)
         self.claims_changed()
 
     # The node's side: records, statuses, events
@@ -193,7 +201,7 @@ class Book:
             when = self.now()
             for note in notes:
                 self._events += 1
-                ops.append(enqueue(pod, note, self._node, when, self._events))
+                ops.append(enqueue(about_pod(pod), note, self._node, when, self._events))
         if record != self.records.get(record.uid):
             ops.append(Put(Key(RECORDS, "", record.uid), record.uid, record.to_json()))
         if ops:
@@ -229,7 +237,24 @@ class Book:
 
     async def new_identity(self, store_id: str) -> None:
         """The hub's memory of this store is not ours: another id, and everything that is a level goes up again."""
-        ops: list[Op] = [SetMeta(STORE_ID, store_id), SetMeta(_ACKED, None)]
+        await self._store.commit(SetMeta(STORE_ID, store_id), SetMeta(_ACKED, None), *await self._levels())
+        self.outgoing()
+
+    async def distrust(self, trouble: str) -> None:
+        """Something of what was stored is lost: ask the hub for all its wishes, and send all levels up, again."""
+        ops = await self._levels()
+        if self.cursor is not None:
+            self.cursor = Cursor(self.cursor.hub_store, 0)
+            ops.append(_cursor_op(self.cursor))
+        self.distrusted = {uid for uid in self.records if uid not in self.pods}
+        self._events += 1
+        note = Note("StoreDamaged", trouble, warning=True)
+        ops.append(enqueue(about_node(self._node), note, self._node, self.now(), self._events))
+        await self._store.commit(*ops)
+        self.outgoing()
+
+    async def _levels(self) -> list[Op]:
+        ops: list[Op] = []
         for record in self.records.values():
             if record.torn_down:
                 ops.append(_gone_op(record))
@@ -237,8 +262,7 @@ class Book:
                 ops.append(_status_op(record))
         for row in (await self._store.list(NODE_STATUS)).rows:
             ops.append(Enqueue(Lane.LEVEL, f"nodes/{row.key.name}", row.value))
-        await self._store.commit(*ops)
-        self.outgoing()
+        return ops
 
     async def acknowledged(self, upto: int) -> None:
         """The hub has stored everything up to this number."""
@@ -246,6 +270,10 @@ class Book:
 
     async def acked(self) -> int:
         return int(await self._store.meta(_ACKED) or 0)
+
+
+def _cursor_op(cursor: Cursor) -> Op:
+    return SetMeta(_CURSOR, orjson.dumps({"hub": cursor.hub_store, "revision": cursor.revision}).decode())
 
 
 def _store_key(key: ItemKey) -> Key:

@@ -14,7 +14,7 @@ from edgecore.agent import Agent, agent_version
 from edgecore.compose import real_parts
 from edgecore.settings import Settings, load
 from kubeapi.config import SettingsError
-from metastore.api import StoreError
+from metastore.api import Damaged, StoreError
 
 _BAD_CONFIGURATION, _CANNOT_START = 2, 1
 
@@ -54,5 +54,11 @@ async def _run(settings: Settings) -> int:
         return 0
     except (StoreError, OSError) as error:
         click.echo(f"edgecore: cannot start: {error}", err=True)
+        return _CANNOT_START
+    except ExceptionGroup as failures:
+        damage, others = failures.split(Damaged)
+        if damage is None or others is not None:
+            raise
+        click.echo(f"edgecore: {damage.exceptions[0]}", err=True)
         return _CANNOT_START
     return 0

@@ -26,18 +26,27 @@ class Note:
     warning: bool = False
 
 
-def enqueue(pod: Pod, note: Note, node: str, when: str, serial: int) -> Enqueue:
+def about_pod(pod: Pod) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1",
+        kind="Pod",
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        resource_version=pod.metadata.resource_version,
+    )
+
+
+def about_node(name: str) -> ObjectReference:
+    """As a kubelet names its node: by its name, also as UID, which is where `kubectl describe node` looks."""
+    return ObjectReference(api_version="v1", kind="Node", name=name, uid=name)
+
+
+def enqueue(about: ObjectReference, note: Note, node: str, when: str, serial: int) -> Enqueue:
     """`serial` counts this agent's events; the same event sent twice has the same name."""
     event = Event(
-        metadata=ObjectMeta(name=_name(pod, note, node, when, serial), namespace=pod.metadata.namespace),
-        involved_object=ObjectReference(
-            api_version="v1",
-            kind="Pod",
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            uid=pod.metadata.uid,
-            resource_version=pod.metadata.resource_version,
-        ),
+        metadata=ObjectMeta(name=_name(about, note, node, when, serial), namespace=about.namespace or "default"),
+        involved_object=about,
         reason=note.reason,
         message=note.message,
         type="Warning" if note.warning else "Normal",
@@ -51,13 +60,13 @@ def enqueue(pod: Pod, note: Note, node: str, when: str, serial: int) -> Enqueue:
     return Enqueue(Lane.LOG, "events", event.to_json())
 
 
-def _name(pod: Pod, note: Note, node: str, when: str, serial: int) -> str:
+def _name(about: ObjectReference, note: Note, node: str, when: str, serial: int) -> str:
     """Begins with the time and the serial, as client-go's names do: those of one second, which is as fine as an
     event's times are, are listed (by name) in the order in which they happened."""
-    identity = f"{pod.metadata.uid}/{node}/{serial}/{note.reason}/{when}"
+    identity = f"{about.uid}/{node}/{serial}/{note.reason}/{when}"
     tail = hashlib.sha256(identity.encode()).hexdigest()[:6]
     suffix = f".{int(parse_timestamp(when).timestamp()):08x}{serial:08x}{tail}"
-    return pod.metadata.name[: NAME_MAX - len(suffix)] + suffix
+    return (about.name or "")[: NAME_MAX - len(suffix)] + suffix
 
 
 def resize_detail(pod: Pod, error: str | None = None) -> str:

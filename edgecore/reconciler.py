@@ -58,7 +58,7 @@ class Reconciler:
         worker = self._workers.get(uid)
         if worker is not None:
             worker.wake()
-        elif uid in self.book.pods or uid in self.book.records:
+        elif uid in self.book.pods or (uid in self.book.records and uid not in self.book.distrusted):
             self._start(uid)
 
     def wake_all(self) -> None:
@@ -114,7 +114,8 @@ class Reconciler:
         """Wake the workers of VMs that are not as last seen; take up VMs of ours that the store does not know."""
         found = {vm.uuid: vm for vm in await self.runtime.list()}
         for vm in found.values():
-            if vm.owner.pod_uid not in self.book.pods and vm.owner.pod_uid not in self.book.records:
+            uid = vm.owner.pod_uid
+            if uid not in self.book.pods and (uid not in self.book.records or uid in self.book.distrusted):
                 await self._adopt(vm)
         for uid, vms in tuple(self.desk.seen.items()):
             if any(_differs(seen, found.get(seen.uuid)) for seen in vms.values()):

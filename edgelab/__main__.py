@@ -18,6 +18,7 @@ from edgelab.box import Box, BoxConfig
 from edgelab.cli import plain_errors, say, state_option, until_signalled
 from edgelab.demo import DEMO_STATE, narrate
 from edgelab.labcommands import lab
+from edgelab.storecommands import metastore
 
 EXAMPLES_UP = """
 \b
@@ -43,6 +44,7 @@ def main() -> None:
     sudo copepod up           the same with real virtual machines
     sudo copepod demo         the main job, narrated step by step
     copepod lab list          scenarios to test a cluster by: links cut, parts killed
+    copepod metastore check   whether a store is whole; export and import save and restore it
     """
 
 
@@ -106,6 +108,7 @@ def demo(state_dir: Path, keep: bool) -> None:
 
 
 main.add_command(lab)
+main.add_command(metastore)
 
 
 @main.group()

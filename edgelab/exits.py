@@ -15,6 +15,7 @@ from edgelab.realhost import NotPrepared
 from edgelab.state import StateError
 from edgelab.waiting import NotReached
 from edgelab.world import FalseClaim
+from metastore.api import StoreError
 from vmruntime.api import VmError
 
 EXPECTED = (
@@ -31,6 +32,7 @@ EXPECTED = (
     NotReached,
     Refused,
     StateError,
+    StoreError,
     VmError,
     VmsLeft,
 )

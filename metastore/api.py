@@ -9,6 +9,7 @@ Nothing here knows what the values mean; they are bytes (JSON by convention of t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,8 @@ from typing import Protocol
 
 STORE_ID = "store_id"
 """The scalar that holds the store's identity."""
+QUARANTINED = "quarantined"
+"""The scalar that names rows that went into quarantine (a JSON list of labels), until whoever mends it removes it."""
 
 
 class StoreError(Exception):
@@ -62,6 +65,10 @@ class Unavailable(StoreError):
 
 class Incompatible(StoreError):
     """The file is not a store, or one written by a newer Copepod."""
+
+
+class Damaged(StoreError):
+    """The file, or a row of it, is not what was written. Retrying does not help."""
 
 
 class InUse(Unavailable):
@@ -236,6 +243,10 @@ class Store(Protocol):
     @property
     def revision(self) -> int:
         """The newest durable revision; of a shared database, the newest known here (at least that of every read)."""
+
+    @property
+    def damaged(self) -> asyncio.Event:
+        """Set when something was not what was written. Only a new start, which looks at everything, helps."""
 
     async def refresh(self) -> int:
         """Take in what other processes have committed by now. Returns the revision."""

@@ -10,7 +10,10 @@ from typing import Protocol
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from metastore.api import Key, Row
+from metastore.api import Damaged, Key, Row, StoreError, Unavailable
+
+_DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format")
+"""SQLite's words for a file that is not what it wrote."""
 
 Rows = Sequence[Mapping[str, object]]
 """Each with every column of the table they belong to."""
@@ -64,6 +67,13 @@ class Database(Protocol):
 def reason(error: SQLAlchemyError) -> str:
     """The database's own words, without the statement and its parameters (which may hold secrets)."""
     return str(getattr(error, "orig", None) or error).strip()
+
+
+def failure(what: str, error: SQLAlchemyError) -> StoreError:
+    """What it means to a store's user; `what` could not be done."""
+    why = reason(error)
+    kind = Damaged if any(words in why for words in _DAMAGE) else Unavailable
+    return kind(f"{what}: {why}")
 
 
 def column_names(table: Table) -> list[str]:

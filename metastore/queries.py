@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, select
 
 from metastore.api import STORE_ID, Change, ChangeType, Compacted, Key, Listing, Row
+from metastore.integrity import require
 from metastore.schema import log, objects, scalars
 
 PAGE = 500
@@ -98,7 +99,7 @@ def past(connection: Connection, kind: str, namespace: str | None, at: int) -> L
     )
     if namespace is not None:
         query = query.where(log.c.namespace == namespace)
-    return Listing(tuple(_row(found) for found in connection.execute(query)), at)
+    return Listing(tuple(_logged(found) for found in connection.execute(query)), at)
 
 
 def require_history(connection: Connection, after: int) -> None:
@@ -130,12 +131,18 @@ def history(connection: Connection, after: int, upto: int, kinds: frozenset[str]
 
 
 def _row(found: Any) -> Row:
+    """Raises Damaged."""
+    row = Row(Key(found.kind, found.namespace, found.name), found.uid, found.revision, found.created, found.value)
+    return require(row, found.checksum)
+
+
+def _logged(found: Any) -> Row:
     key = Key(found.kind, found.namespace, found.name)
     return Row(key, found.uid, found.revision, found.created, found.value)
 
 
 def _change(found: Any) -> Change:
-    row = _row(found)
+    row = _logged(found)
     old = None
     if found.old_value is not None:
         old = Row(row.key, found.old_uid, found.previous, found.old_created, found.old_value)

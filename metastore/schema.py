@@ -1,4 +1,5 @@
-"""The tables, schema version 1. What is changed here needs a new SCHEMA_VERSION and a migration from the old one.
+"""The tables, schema version 2. What is changed here needs a new SCHEMA_VERSION, a step in metastore.migrations, and
+the old version frozen in tests/data/metastore.
 
 The variants are about where bytes lie, not about what is stored: files that were made without them work the same.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 metadata = MetaData()
 
@@ -15,6 +16,12 @@ _NUMBER = BigInteger().with_variant(Integer(), "sqlite")
 """As a primary key on SQLite this is the row's own number: no second B-tree, a page less to write a commit."""
 _PART = String().with_variant(String(collation="C"), "postgresql")
 """A part of a key: ordered by bytes whatever the database's locale, as Kubernetes orders lists."""
+
+
+def _checksum() -> Column[int]:
+    """CRC-32 of the row's other columns (metastore.integrity). The default: until rows of before have theirs."""
+    return Column("checksum", BigInteger, nullable=False, server_default="0")
+
 
 scalars = Table(
     "scalars",
@@ -36,6 +43,7 @@ objects = Table(
     Column("revision", BigInteger, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("value", LargeBinary, nullable=False),
+    _checksum(),
 )
 
 log = Table(
@@ -50,6 +58,7 @@ log = Table(
     Column("created", BigInteger, nullable=False),
     Column("previous", BigInteger, nullable=False),  # revision before this change; 0 for a creation
     Column("value", LargeBinary, nullable=False),
+    _checksum(),
     Index("log_by_key", "kind", "namespace", "name", "revision"),
 )
 
@@ -60,6 +69,7 @@ outbox = Table(
     Column("lane", String, nullable=False),
     Column("subject", String, nullable=False),
     Column("value", LargeBinary, nullable=False),
+    _checksum(),
     Index("outbox_by_subject", "lane", "subject"),
 )
 
@@ -71,4 +81,16 @@ journal = Table(
     Column("subject", String, nullable=False),
     Column("action", String, nullable=False),
     Column("detail", LargeBinary, nullable=False),
+    _checksum(),
 )
+
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("number", _NUMBER, primary_key=True, autoincrement=False),
+    Column("source", String, nullable=False),
+    Column("label", String, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""Rows whose checksum was wrong, as they were found: the table they were in, what they were called, and all their
+columns as JSON (bytes in base64)."""

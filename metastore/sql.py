@@ -18,15 +18,18 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from sqlalchemy import Connection, insert, select
+import orjson
+from sqlalchemy import Connection, insert, inspect, select, update
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from metastore import exclusive, postgres, queries
 from metastore.api import (
+    QUARANTINED,
     STORE_ID,
     Change,
     Committed,
     Compacted,
+    Damaged,
     Incompatible,
     JournalEntry,
     Key,
@@ -40,7 +43,9 @@ from metastore.api import (
     Unavailable,
 )
 from metastore.cache import KindRows, RowCache
-from metastore.database import Database, reason
+from metastore.database import Database, failure, reason
+from metastore.integrity import put_aside
+from metastore.migrations import migrate
 from metastore.postgres import PostgresDatabase
 from metastore.schema import SCHEMA_VERSION, journal, metadata, outbox, scalars
 from metastore.sqlite import SqliteDatabase
@@ -57,6 +62,8 @@ CACHE_BYTES = 64 * 1024 * 1024
 _ASK_SECONDS = 1.0
 """How often a shared database is asked for news that its notifications may have failed to bring."""
 _HOLD_SECONDS = 3.0
+VERSION = "schema_version"
+"""The scalar that holds it."""
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +82,9 @@ async def open_store(
 
     `alone`: nobody else who says so, too, may have that database (a file always has one owner).
     `log_bound` is how many LOG entries the outbox keeps, `cache_bytes` what current rows may take in memory (0: they
-    are read from the database each time). Raises InUse when another process has it open,
-    Incompatible for what is no store or was written by a newer Copepod, Unavailable when the database refuses.
+    are read from the database each time). A store of an older schema is migrated; rows that are not what was written
+    go into quarantine (`put_aside`). Raises InUse when another process has it open, Incompatible for what is no store
+    or was written by a newer Copepod, Damaged for a file that is broken, Unavailable when the database refuses.
     """
     database: Database
     if str(where).startswith(postgres.SCHEMES):
@@ -87,30 +95,49 @@ async def open_store(
         _initialise(database, new_id)
         with database.reading() as connection:
             head = queries.head(connection)
+            labels = queries.scalar(connection, QUARANTINED)
     except BaseException as error:
         database.close()
         if isinstance(error, SQLAlchemyError):
-            raise Unavailable(f"cannot open the store {database.label}: {reason(error)}") from error
+            raise failure(f"cannot open the store {database.label}", error) from error
         raise
     cache = RowCache(cache_bytes)
-    return SqlStore(database, head, cache, inline=inline or database.inline, log_bound=log_bound)
+    store = SqlStore(database, head, cache, inline=inline or database.inline, log_bound=log_bound)
+    store.put_aside = tuple(orjson.loads(labels or "[]"))
+    return store
 
 
 def _initialise(database: Database, new_id: Callable[[], str]) -> None:
+    """One transaction: a program that is killed here has changed nothing."""
     connection = database.writer
     with connection.begin():
         database.lock_tables()
-        metadata.create_all(connection)
-        found = {row.name: row.value for row in connection.execute(select(scalars))}
-        expected = dict.fromkeys(COUNTERS, "0")
-        if STORE_ID not in found:
-            expected |= {STORE_ID: new_id(), "schema_version": str(SCHEMA_VERSION)}
-        missing = [{"name": name, "value": value} for name, value in expected.items() if name not in found]
-        if missing:
-            connection.execute(insert(scalars), missing)
-    version = (expected | found).get("schema_version")
-    if version != str(SCHEMA_VERSION):
-        raise Incompatible(f"{database.label} has schema version {version}; this Copepod reads {SCHEMA_VERSION}")
+        version = version_of(connection, database.label)
+        if version is None:
+            metadata.create_all(connection)
+            first = dict.fromkeys(COUNTERS, "0") | {STORE_ID: new_id(), VERSION: str(SCHEMA_VERSION)}
+            connection.execute(insert(scalars), [{"name": name, "value": value} for name, value in first.items()])
+        elif version < SCHEMA_VERSION:
+            migrate(connection, version, database.label)
+            connection.execute(update(scalars).where(scalars.c.name == VERSION).values(value=str(SCHEMA_VERSION)))
+        # A shared database looks after its own pages, and may be too large to be read at every start.
+        if not database.shared:
+            put_aside(connection)
+
+
+def version_of(connection: Connection, label: str) -> int | None:
+    """None where there is no store yet. Raises Incompatible."""
+    if not inspect(connection).has_table(scalars.name):
+        return None
+    found = queries.scalar(connection, VERSION)
+    if found is None or not found.isdecimal() or not int(found):
+        raise Incompatible(f"{label} is not a Copepod store: it has no schema version")
+    if int(found) > SCHEMA_VERSION:
+        raise Incompatible(
+            f"{label} was written by a newer Copepod (schema version {found}; this one reads up to {SCHEMA_VERSION}): "
+            "install that one again, or restore an export of the store that this one made"
+        )
+    return int(found)
 
 
 class SqlStore:
@@ -134,12 +161,21 @@ class SqlStore:
         self._news = asyncio.Event()
         self._following = asyncio.Lock()
         self._closed = False
+        self.damaged = asyncio.Event()
+        """Set when something was not what was written: only a new start, which looks at everything, helps."""
+        self.put_aside: Sequence[str] = ()
+        """What is in quarantine and nobody has mended yet, when it was opened."""
         self._background: list[asyncio.Task[None]] = []
         if database.shared:
             self._background = [
                 asyncio.create_task(database.listen(self._heard), name="metastore-listen"),
                 asyncio.create_task(self._follow(), name="metastore-follow"),
             ]
+
+    def _noted(self, error: StoreError) -> StoreError:
+        if isinstance(error, Damaged):
+            self.damaged.set()
+        return error
 
     # Reading
 
@@ -167,7 +203,10 @@ class SqlStore:
             # A pooled connection that broke while it was idle says nothing about the database now.
             if attempts > 1 and isinstance(error, DBAPIError) and error.connection_invalidated:
                 return self._query(query, where, attempts - 1)
-            raise Unavailable(f"the store cannot be read: {reason(error)}") from error
+            raise self._noted(failure("the store cannot be read", error)) from error
+        except Damaged as error:
+            self._noted(error)
+            raise
 
     async def get(self, key: Key, *, known: bool = False) -> Row | None:
         rows = await self._current(key.kind, known)
@@ -371,7 +410,7 @@ class SqlStore:
         try:
             results = await self._on_writer(lambda: self._writer.write([ops for ops, _ in batch]))
         except StoreError as error:
-            results = [error] * len(batch)
+            results = [self._noted(error)] * len(batch)
         await self._what_came_before(results)
         for (ops, future), result in zip(batch, results, strict=True):
             if isinstance(result, Committed):

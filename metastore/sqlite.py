@@ -14,8 +14,9 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from metastore.api import Incompatible, InUse, Key, Row, Unavailable
-from metastore.database import Rows, column_names, key_names, reason
+from metastore.api import Damaged, InUse, Key, Row, Unavailable
+from metastore.database import Rows, column_names, failure, key_names
+from metastore.integrity import require
 from metastore.schema import objects
 
 MEMORY = ":memory:"
@@ -24,12 +25,14 @@ _PAGE_BYTES = 1024
 """A commit writes each page that it touches, whole; most touch few bytes of many pages. Of new files only."""
 _KEYS_AT_ONCE = 256
 """Bounds the parameters of one statement."""
+_COMPANIONS = ("-wal", "-shm")
+_ASIDE_KEPT = 3
 _CHECKPOINT_PAGES = 4000
 """About 4 MB of log between two checkpoints, as SQLite's default is with its default page."""
 
 
 class SqliteDatabase:
-    """Raises InUse, Incompatible, Unavailable."""
+    """Raises InUse, Damaged, Unavailable."""
 
     shared = False
 
@@ -41,11 +44,14 @@ class SqliteDatabase:
             self._engine = _engine(self.label)
             self.writer = self._engine.connect().execution_options(writer=True)
             self._reader = self._engine.connect()
+            found = self._reader.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            self._reader.rollback()
         except SQLAlchemyError as error:
             self._unlock()
-            if "not a database" in reason(error) or "malformed" in reason(error):
-                raise Incompatible(f"{path} is not a Copepod store: {reason(error)}") from error
-            raise Unavailable(f"cannot open the store {path}: {reason(error)}") from error
+            raise failure(f"cannot open the store {path}", error) from error
+        if found != "ok":
+            self.close()
+            raise Damaged(f"cannot open the store {path}: {found}")
 
     def lock_tables(self) -> None:
         """The file's lock has done it."""
@@ -65,9 +71,9 @@ class SqliteDatabase:
         for start in range(0, len(names), _KEYS_AT_ONCE):
             some = names[start : start + _KEYS_AT_ONCE]
             values = tuple(part for key in some for part in (key.kind, key.namespace, key.name))
-            for kind, namespace, name, *rest in self.writer.exec_driver_sql(_found(len(some)), values):
+            for kind, namespace, name, *rest, checksum in self.writer.exec_driver_sql(_found(len(some)), values):
                 key = Key(kind, namespace, name)
-                rows[key] = Row(key, *rest)
+                rows[key] = require(Row(key, *rest), checksum)
         return rows
 
     def insert(self, table: Table, rows: Rows) -> None:
@@ -100,6 +106,32 @@ class SqliteDatabase:
     def _unlock(self) -> None:
         if self._lock:
             self._lock.close()
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a store that cannot be used, with what belongs to it, so that a new one can be made. Nobody may have it
+    open. The newest of those set aside are kept. Raises OSError."""
+    older = sorted(_numbered(path))
+    number = older[-1] + 1 if older else 1
+    aside = _aside(path, number)
+    for suffix in (*_COMPANIONS, ""):  # the file itself last: until then it is found, and set aside, again
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    for old in older[: len(older) + 1 - _ASIDE_KEPT]:
+        for suffix in ("", *_COMPANIONS):
+            _aside(path, old).with_name(_aside(path, old).name + suffix).unlink(missing_ok=True)
+    return aside
+
+
+def _aside(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.bad-{number}")
+
+
+def _numbered(path: Path) -> Iterator[int]:
+    for found in path.parent.glob(f"{path.name}.bad-*"):
+        number = found.name.removeprefix(f"{path.name}.bad-")
+        if number.isdecimal():
+            yield int(number)
 
 
 def _found(count: int) -> str:

@@ -32,7 +32,8 @@ from metastore.api import (
     StoreError,
     Unavailable,
 )
-from metastore.database import Database, reason
+from metastore.database import Database, failure, reason
+from metastore.integrity import checksum, checksum_of, row_checksum
 from metastore.planning import ObjectPlan
 from metastore.queries import BY_KEY, bind
 from metastore.schema import journal, log, objects, outbox, scalars
@@ -100,7 +101,7 @@ class _Lists:
             self._connection.execute(delete(outbox).where(same))
         self.high += 1
         entry = {"number": self.high, "lane": op.lane.value, "subject": op.subject, "value": op.value}
-        self._connection.execute(insert(outbox), entry)
+        self._connection.execute(insert(outbox), entry | {"checksum": checksum_of(outbox, entry)})
         if op.lane is Lane.LOG:
             self._bound_log()
 
@@ -117,7 +118,7 @@ class _Lists:
         self._connection.execute(delete(journal).where(journal.c.id == op.id))
         last = self._connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one()
         entry = {"id": op.id, "seq": last + 1, "subject": op.subject, "action": op.action, "detail": op.detail}
-        self._connection.execute(insert(journal), entry)
+        self._connection.execute(insert(journal), entry | {"checksum": checksum_of(journal, entry)})
 
 
 class Writer:
@@ -138,7 +139,7 @@ class Writer:
             self._counters = after
             return results
         except SQLAlchemyError as error:
-            raise Unavailable(f"the store cannot write: {reason(error)}") from error
+            raise failure("the store cannot write", error) from error
 
     def _write(
         self, batch: Sequence[Sequence[Op]], known: Counters | None
@@ -221,9 +222,13 @@ def _columns(row: Row) -> dict[str, object]:
         "revision": row.revision,
         "created": row.created,
         "value": row.value,
+        "checksum": row_checksum(row),
     }
 
 
 def _entry(change: Change) -> dict[str, object]:
     previous = change.previous.revision if change.previous else 0
-    return _columns(change.row) | {"type": change.type.value, "previous": previous}
+    row, entry = change.row, _columns(change.row) | {"type": change.type.value, "previous": previous}
+    key = (row.key.kind, row.key.namespace, row.key.name)
+    entry["checksum"] = checksum(row.revision, *key, row.uid, change.type.value, row.created, previous, value=row.value)
+    return entry

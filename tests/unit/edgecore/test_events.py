@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import orjson
 
-from edgecore.events import NAME_MAX, Note, enqueue
+from edgecore.events import NAME_MAX, Note, about_pod, enqueue
 from kubeapi.core import Pod
 
 
 def named(pod_name: str, notes: Sequence[tuple[str, str]]) -> list[str]:
     pod = Pod.model_validate({"metadata": {"name": pod_name, "namespace": "default", "uid": "u1"}, "spec": {}})
     return [
-        orjson.loads(enqueue(pod, Note(reason, "-"), "node-1", when, serial).value)["metadata"]["name"]
+        orjson.loads(enqueue(about_pod(pod), Note(reason, "-"), "node-1", when, serial).value)["metadata"]["name"]
         for serial, (reason, when) in enumerate(notes, 1)
     ]
 

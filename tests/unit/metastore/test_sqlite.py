@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore.api import Incompatible, InUse, Key, Put, Unavailable
+from metastore.api import Damaged, InUse, Key, Put, Unavailable
 from metastore.sql import open_store
 
 POD = Key("pods", "default", "web")
@@ -26,7 +26,7 @@ async def test_one_writer_and_no_foreign_files(tmp_path: Path) -> None:
     await store.close()
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(b"this is not a database at all" * 100)
-    with pytest.raises(Incompatible, match="not a Copepod store"):
+    with pytest.raises(Damaged, match="not a database"):
         await open_store(garbage)
 
 
