@@ -115,7 +115,7 @@ def test_a_file_that_is_no_store_is_said_plainly_and_kept(tmp_path: Path) -> Non
     (tmp_path / "state" / "hub.db").write_bytes(b"rubbish" * 1000)
     result = run("--config", str(configure(tmp_path)))
     assert result.returncode == 1
-    assert "hub.db is not a Copepod store" in result.stderr
+    assert "hub.db: file is not a database; it is left as it is" in result.stderr
     assert (tmp_path / "state" / "hub.db").read_bytes() == b"rubbish" * 1000
 
 

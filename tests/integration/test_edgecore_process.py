@@ -98,12 +98,17 @@ async def test_a_store_in_use_exits_1_saying_so(tmp_path: Path) -> None:
         await store.close()
 
 
-def test_a_file_that_is_no_store_exits_1_saying_so_and_is_kept(tmp_path: Path) -> None:
+async def test_s30_a_file_that_is_no_store_is_kept_aside_and_the_node_starts(tmp_path: Path) -> None:
     file = tmp_path / "state" / "metastore.db"
     file.parent.mkdir()
     file.write_bytes(b"rubbish" * 1000)
-    _refused(tmp_path, "metastore.db is not a Copepod store")
-    assert file.read_bytes() == b"rubbish" * 1000
+    async with started(configure(tmp_path)) as agent:
+        await agent.until_says("file is not a database; it was set aside as metastore.db.bad-1")
+        assert await agent.end() == 0
+    assert file.with_name("metastore.db.bad-1").read_bytes() == b"rubbish" * 1000
+    async with started(configure(tmp_path)) as agent:
+        assert await agent.end() == 0
+        assert not agent.says("set aside"), "what is new is whole"
 
 
 def _refused(tmp_path: Path, why: str) -> None:
