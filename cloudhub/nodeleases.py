@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping
 
-from cloudhub.mirror import Mirror, each
+from cloudhub.mirror import Mirror, each, level_loop
 from kubeapi.clock import Clock, micro_timestamp
 from kubeapi.core import Lease, LeaseSpec, Node
 from kubeapi.errors import ApiError
@@ -58,17 +58,16 @@ class NodeLeases:
 
     async def run(self) -> None:
         await self._nodes.synced.wait()
-        while True:
-            await self.renew()
-            await asyncio.sleep(_TICK)
+        await level_loop("node leases", asyncio.Event(), self.renew)
 
-    async def renew(self) -> None:
-        """Those that are due. What the store refuses is due again at the next tick."""
+    async def renew(self) -> float:
+        """Those that are due; what the store refuses is due again. Returns the seconds until the next look."""
         now = asyncio.get_running_loop().time()
         known = {name: node for (_, name), node in self._nodes.items.items()}
         self._heard &= known.keys()
         self._renewed = {name: at for name, at in self._renewed.items() if name in known}
         await each(due(len(known), self._heard, self._renewed, now), lambda name: self._renew(known[name], now))
+        return _TICK
 
     async def _renew(self, node: Node, now: float) -> None:
         name = node.metadata.name

@@ -7,21 +7,17 @@ node, must not make everything expire at once (S-12). A restart of the hub start
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cloudhub.mirror import Identity, Mirror, each
+from cloudhub.mirror import Identity, Mirror, each, level_loop
 from cloudhub.settings import EventSettings
 from kubeapi.core import Event
-from kubeapi.errors import ApiError
 from kubeapi.objects import Objects
 
 _SWEEP = 30.0
 """Seconds between two looks at the Events."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,12 +56,7 @@ class EventRetention:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._events.run(), name="events")
-            while True:
-                await asyncio.sleep(_SWEEP)
-                try:
-                    await self.sweep()
-                except ApiError as error:
-                    _log.warning("old events not removed: %s", error)
+            await level_loop("event retention", asyncio.Event(), self.sweep)
 
     def _changed(self, event: Event) -> None:
         meta = event.metadata
@@ -78,9 +69,11 @@ class EventRetention:
         if before is None or before.revision != revision:
             self.known[identity] = Seen(asyncio.get_running_loop().time(), revision)
 
-    async def sweep(self) -> None:
+    async def sweep(self) -> float:
+        """Returns the seconds until the next."""
         now = asyncio.get_running_loop().time()
         await each(surplus(self.known, now, self._settings), self._remove)
+        return _SWEEP
 
     async def _remove(self, identity: Identity) -> None:
         await self._objects.delete(Event, *identity, grace_seconds=0)

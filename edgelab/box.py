@@ -29,7 +29,7 @@ from edgelab.process import Child, ChildSpec, Say
 from edgelab.proxy import ProxyLink
 from edgelab.realhost import host_memory_mib
 from edgelab.settings import LEASE_INTERVAL, NodePlan, fleet_settings, hub_settings, memory_share, node_settings
-from edgelab.state import CLUSTER, LabFacts, Layout, StateError
+from edgelab.state import CLUSTER, HUB, LabFacts, Layout, StateError
 from metastore.files import write_whole
 
 NODES_READY_TIMEOUT = 120.0
@@ -60,7 +60,7 @@ class BoxConfig:
     lease: float = LEASE_INTERVAL
     """Seconds between two leases of a node."""
     disk_mib: int | None = None
-    """Size of a disk of its own for each node's state, which can be filled (root). None: it is on this machine's."""
+    """Size of disks of their own for the hub's and each node's state, which can be filled (root)."""
 
 
 def settle(before: LabFacts | None, config: BoxConfig, is_free: Callable[[int], bool]) -> LabFacts:
@@ -104,7 +104,7 @@ class Box:
         """By node, where `config.links` asks for them."""
         self.hub_link: ProxyLink | None = None
         self.disks: dict[str, SmallDisk] = {}
-        """By node, where `config.disk_mib` asks for them."""
+        """By node, and HUB, where `config.disk_mib` asks for them."""
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -196,6 +196,7 @@ class Box:
     async def _start_hub(self) -> None:
         directory = self.layout.hub
         directory.mkdir(exist_ok=True, mode=0o700)
+        await self._make_disk(HUB, directory)
         password_file = _secret(directory / "broker-password", self.facts.passwords[HUB_USER])
         config_file = directory / "cloudhub.toml"
         broker_port = self.hub_link.port if self.hub_link else self.facts.broker_port
@@ -206,11 +207,9 @@ class Box:
         await self._run(self.hub)
 
     async def _start_agents(self) -> None:
-        if self.config.disk_mib is not None:
-            for name in self.node_names:
-                self.layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
-                disk = SmallDisk(self.layout.node(name), self.config.disk_mib)
-                self.disks[name] = await self._stack.enter_async_context(disk)
+        for name in self.node_names:
+            self.layout.node(name).mkdir(parents=True, exist_ok=True, mode=0o700)
+            await self._make_disk(name, self.layout.node(name))
         files = [self._write_node(index, name) for index, name in enumerate(self.node_names)]
         if self.config.fake_vms:
             directory = self.layout.fleet
@@ -229,9 +228,12 @@ class Box:
         self._stack.push_async_callback(_together, [agent.stop for agent in self.agents])
         await _together([agent.start for agent in self.agents])
 
+    async def _make_disk(self, name: str, directory: Path) -> None:
+        if self.config.disk_mib is not None:
+            self.disks[name] = await self._stack.enter_async_context(SmallDisk(directory, self.config.disk_mib))
+
     def _write_node(self, index: int, name: str) -> Path:
         directory = self.layout.node(name)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         link = self.links[index] if self.links else None
         plan = NodePlan(
             name=name,

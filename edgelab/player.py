@@ -19,7 +19,6 @@ from edgelab.process import Child, Say
 from edgelab.proxy import Flow, ProxyLink
 from edgelab.scenario import (
     ALL,
-    HUB_LINK,
     Create,
     Delete,
     Resize,
@@ -30,6 +29,7 @@ from edgelab.scenario import (
     WaitPods,
     WaitSettled,
 )
+from edgelab.state import HUB
 from edgelab.waiting import NotReached, until_none
 from vmruntime.api import VmError
 
@@ -122,7 +122,7 @@ class Player:
         """Whether the pod's node is cut off, and the hub has noticed: what was sent before may still be on its way."""
         node = wish.node or (await hub_pods(self._client)).get(wish.name, {}).get("spec", {}).get("nodeName")
         wish.node = node
-        if not self._cut & {node, HUB_LINK}:
+        if not self._cut & {node, HUB}:
             return False
         return await self._readiness(node) == "Unknown"
 
@@ -147,10 +147,10 @@ class Player:
 
     def _links(self, names: Iterable[str]) -> dict[str, ProxyLink]:
         assert self._box.hub_link is not None, "a lab that plays scenarios has proxied links"
-        links = {HUB_LINK: self._box.hub_link}
+        links = {HUB: self._box.hub_link}
         pairs = zip(self._box.node_names, self._box.links, strict=True)
         links |= {name: link for name, link in pairs if isinstance(link, ProxyLink)}
-        return {n: link for n, link in links.items() if n in names or (ALL in names and n != HUB_LINK)}
+        return {n: link for n, link in links.items() if n in names or (ALL in names and n != HUB)}
 
     async def _disturb(self, step: Step) -> None:
         for name, link in self._links(step.links).items():
@@ -170,7 +170,7 @@ class Player:
                 await link.shape(_flow(step.slow))
 
     async def _heal(self, name: str, link: ProxyLink) -> None:
-        back = [w for w in self.ledger.living if name in (w.node, HUB_LINK)] if name in self._cut else []
+        back = [w for w in self.ledger.living if name in (w.node, HUB)] if name in self._cut else []
         for wish in back:
             wish.node_returns()
         self._cut.discard(name)
@@ -181,7 +181,7 @@ class Player:
     async def _disks(self, step: Step) -> None:
         names = step.fill_disk or step.free_disk or ()
         for name, disk in self._box.disks.items():
-            if name in names or ALL in names:
+            if name in names or (ALL in names and name != HUB):
                 await (disk.fill() if step.fill_disk else disk.free())
 
     async def _parts(self, step: Step) -> None:
@@ -199,7 +199,7 @@ class Player:
                     await child.start()
 
     async def _mend(self) -> None:
-        for name, link in self._links([ALL, HUB_LINK]).items():
+        for name, link in self._links([ALL, HUB]).items():
             await self._heal(name, link)
         for disk in self._box.disks.values():
             await disk.free()

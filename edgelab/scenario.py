@@ -15,12 +15,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from edgelab.proxy import Way
 from edgelab.settings import LEASE_INTERVAL
-from edgelab.state import StateError, node_names
+from edgelab.state import HUB, StateError, node_names
 from kubeapi import quantity
 
 ALL = "all"
-HUB_LINK = "hub"
-"""The name of the hub's own link among those of the nodes."""
 
 
 class ScenarioError(Exception):
@@ -160,7 +158,7 @@ class Scenario(_Model):
     lease: Annotated[float, Field(ge=0.5, le=60)] = LEASE_INTERVAL
     """Seconds between two leases of a node; after five that are missing the hub calls its readiness Unknown."""
     disk: Annotated[int | None, Field(ge=4, le=1024)] = None
-    """MiB that each node has for its state, on a disk of its own (root). None: no disk of its own."""
+    """MiB that the hub and each node have for their state, on disks of their own (root). None: no such disks."""
     proves: list[str] = []
     """Numbers of docs/scenarios.md."""
     heard_throughout: Annotated[bool, Field(alias="heard-throughout")] = False
@@ -205,13 +203,13 @@ def _complaints(scenario: Scenario) -> list[str]:
         pods = step.wait.pods if isinstance(step.wait, WaitPods) else pods
         wanted_nodes = list(step.wait.nodes) if isinstance(step.wait, WaitNodes) else []
         disks = step.fill_disk or step.free_disk or []
-        wanted_nodes += disks
+        wanted_nodes += [name for name in disks if name != HUB]
         if disks and scenario.disk is None:
             found.append(f"step {number}: a disk that can be filled is one that the scenario sizes (`disk`, in MiB)")
         wanted_nodes += [step.create.node] if step.create and step.create.node else []
         wrong = [name for name in pods if name not in (ALL, *known)]
         wrong += [name for name in wanted_nodes if name not in (ALL, *nodes)]
-        wrong += [name for name in step.links if name not in (ALL, HUB_LINK, *nodes)]
+        wrong += [name for name in step.links if name not in (ALL, HUB, *nodes)]
         found += [f"step {number}: there is no {name}" for name in wrong]
     return found
 

@@ -26,6 +26,8 @@ CLUSTER = "lab"
 """The name in the topics. Labs never share a broker, so one name serves them all."""
 
 
+HUB = "hub"
+"""The hub, among links and disks that are otherwise called by their nodes' names."""
 EARLY = {"lock", "lab.json.new"}
 """Files that are there before lab.json is."""
 

@@ -20,7 +20,7 @@ from tests.support import libvirtd
 
 QUICK = ("cut-and-heal", "broker-forgets", "hub-dies", "half-open", "names-come-back")
 LONG = ("agents-die-offline", "made-while-away", "give-up", "thin-link")
-ROOT = ("disk-full",)
+ROOT = ("disk-full", "hub-disk-full")
 INVARIANTS = 10
 STATE = Path(os.environ.get("COPEPOD_TEST_STATE", "/var/lib/copepod-test"))
 
@@ -116,8 +116,10 @@ async def test_s01_s07_s09_s23_s25_s32_s41_s84_the_other_scenarios_hold(runs: Ru
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own is a mount, which needs root")
-async def test_s31_a_full_disk_loses_nothing_and_stops_no_vm(runs: Runs) -> None:
-    await runs.holds("disk-full")
+@pytest.mark.parametrize("name", ROOT)
+async def test_s31_a_full_disk_loses_nothing_and_stops_no_vm(runs: Runs, name: str) -> None:
+    runs.begin(*ROOT)
+    await runs.holds(name)
 
 
 @pytest.mark.vm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from cloudhub.mirror import Mirror
 from cloudhub.nodeleases import NAMESPACE, NodeLeases, due, period
 from kubeapi.clock import SystemClock, new_uid
 from kubeapi.core import Lease, Node
+from kubeapi.errors import unavailable
 from kubeapi.resources import REGISTRY
 from kubeapi.server.namespaces import ensure_namespaces
 from kubeapi.server.objects import StoreObjects
@@ -63,3 +65,33 @@ async def test_a_lease_is_made_by_the_first_sign_of_life_and_renewed_by_later_on
     await restarted.renew()
     (again,) = (await objects.list(Lease, NAMESPACE)).items
     assert (again.spec.renew_time or "") > (lease.spec.renew_time or "")
+
+
+@pytest.mark.parametrize(
+    "refusal", [unavailable("the store cannot be written: disk full"), ValueError("a fault of ours")]
+)
+async def test_s31_a_lease_that_cannot_be_stored_is_tried_again_and_ends_nothing(
+    objects: StoreObjects, refusal: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S-31 at the hub: its disk is full for a while."""
+    nodes = Mirror(objects, Node)
+    nodes.items = {("", "n1"): await objects.create(node("n1"))}
+    nodes.synced.set()
+    leases = NodeLeases(objects, SystemClock(), nodes, lease_timeout=0.5)
+    leases.heard("n1")
+    create, refusals = objects.create, [refusal]
+
+    async def refuse_once(obj: Lease) -> Lease:
+        if refusals:
+            raise refusals.pop()
+        return await create(obj)
+
+    monkeypatch.setattr(objects, "create", refuse_once)
+    running = asyncio.create_task(leases.run())
+    async with asyncio.timeout(30):
+        while not (await objects.list(Lease, NAMESPACE)).items:
+            assert not running.done()
+            await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert "node leases" in caplog.text
