@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import orjson
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kubeapi.custom import CustomObject
 from kubeapi.errors import ApiError, bad_request
-from kubeapi.meta import KubeModel, KubeObject
+from kubeapi.meta import ATOMS, KubeModel, KubeObject
 
 T = TypeVar("T", bound=KubeModel)
 
@@ -55,18 +55,36 @@ def unknown_fields(obj: KubeModel, path: str = "") -> Iterator[str]:
     elif extra := obj.model_extra:
         known = obj.known_fields()
         yield from (f"{path}{name}" for name in extra if name not in known)
-    values = obj.__dict__
-    for name, alias, _ in obj.wire_fields():
-        value = values[name]
-        if value and isinstance(value, KubeModel | list | dict):
-            yield from _unknown_in(value, f"{path}{alias}")
+    wire = obj.wire_fields()
+    for name, value in obj.__dict__.items():
+        if value and type(value) not in ATOMS:
+            yield from _unknown_in(value, f"{path}{wire[name][0]}")
+
+
+def has_unknown(value: Any) -> bool:
+    """Whether `unknown_fields` finds any; most objects have none, and need not be walked with paths."""
+    if isinstance(value, KubeModel):
+        if isinstance(value, CustomObject):
+            if any(value.unknown()):
+                return True
+        elif (extra := value.model_extra) and not value.known_fields().issuperset(extra):
+            return True
+        parts: Iterable[Any] = value.__dict__.values()
+    elif isinstance(value, list):
+        parts = value
+    elif isinstance(value, dict):
+        parts = [part for part in value.values() if isinstance(part, KubeModel)]
+    else:
+        return False
+    return any(part and type(part) not in ATOMS and has_unknown(part) for part in parts)
 
 
 def prune(obj: KubeModel) -> list[str]:
     """Take out what the type does not have, as decoding into the reference's types does; gives its paths."""
+    if not has_unknown(obj):
+        return []
     pruned = list(unknown_fields(obj))
-    if pruned:
-        _prune(obj)
+    _prune(obj)
     return pruned
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubeapi.fieldset import SELF, Fields, key_element, shown, value_element
+from kubeapi.meta import ATOMS
 from kubeapi.shapes import KEY_DEFAULTS, Shape
 
 Data = Mapping[str, Any]
@@ -35,7 +36,7 @@ def _compare_maps(old: Data, new: Data, shape: Shape) -> tuple[Fields, Fields]:
     for name, value in new.items():
         before = old.get(name)
         if before is None:
-            changed[f"f:{name}"] = _whole(value, shape.field(name), added=True)
+            changed[f"f:{name}"] = {} if type(value) in ATOMS else _whole(value, shape.field(name), added=True)
         elif before != value:
             _note(f"f:{name}", _compare(before, value, shape.field(name)), changed, removed)
     for name, value in old.items():
@@ -85,7 +86,10 @@ def _whole(value: Any, shape: Shape, *, added: bool) -> Fields:
     """The node of a value with all below it. `added`: of a difference, where maps and lists count themselves."""
     node: Fields = {}
     if isinstance(value, dict) and not shape.atomic:
-        node = {f"f:{name}": _whole(part, shape.field(name), added=added) for name, part in value.items()}
+        node = {
+            f"f:{name}": {} if type(part) in ATOMS else _whole(part, shape.field(name), added=added)
+            for name, part in value.items()
+        }
     elif (items := _items(value, shape)) is not None:
         item = shape.item()
         for element, part in items.items():

@@ -161,6 +161,8 @@ def update(old: Data, new: Data, entries: Entries, who: Manager, endpoint: Endpo
     changed, removed = endpoint.owned(difference.changed), endpoint.owned(difference.removed)
     if not changed and not removed:
         return entries
+    if not entries:  # a new object
+        return _kept(Entry(who, fieldset.ordered(changed), now if changed else None))
     mine = next((entry for entry in entries if entry.manager.identity == who.identity), Entry(who, {}))
     kept = fieldset.difference(mine.fields, removed)
     fresh = fieldset.difference(changed, kept)

@@ -71,7 +71,11 @@ class KubeModel(BaseModel):
 
     also: ClassVar[frozenset[str]] = frozenset()
     """Fields of the real type that are kept but not declared here."""
-    _wire: ClassVar[tuple[tuple[str, str, bool], ...] | None] = None
+    _wire: ClassVar[dict[str, tuple[str, bool]] | None] = None
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_arguments: Any) -> None:
+        cls._wire = None  # not its parent's
 
     @model_validator(mode="before")
     @classmethod
@@ -84,15 +88,15 @@ class KubeModel(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """The object as JSON-ready data with Kubernetes' names."""
         data: dict[str, Any] = {}
-        values = self.__dict__
-        for name, alias, omit_empty in self.wire_fields():
-            value = values[name]
-            if value is None or (omit_empty and not value):
+        wire = self._wire or self.wire_fields()
+        for name, value in self.__dict__.items():  # in the order in which they are declared
+            if value is None:
                 continue
-            data[alias] = value if type(value) in _ATOMS else _plain(value)
-        for name, value in (self.__pydantic_extra__ or {}).items():
-            if value is not None:
-                data[name] = _plain(value)
+            alias, omit_empty = wire[name]
+            if value or not omit_empty:
+                data[alias] = value if type(value) in ATOMS else _plain(value)
+        if extra := self.__pydantic_extra__:
+            data |= {name: _plain(value) for name, value in extra.items() if value is not None}
         return data
 
     def to_json(self) -> bytes:
@@ -119,21 +123,20 @@ class KubeModel(BaseModel):
         return copy
 
     @classmethod
-    def wire_fields(cls) -> tuple[tuple[str, str, bool], ...]:
-        """Name here, name on the wire, whether empty means unset (lists and maps that default to empty)."""
-        wire: tuple[tuple[str, str, bool], ...] | None = cls.__dict__.get("_wire")
+    def wire_fields(cls) -> dict[str, tuple[str, bool]]:
+        """By name here: name on the wire, whether empty means unset (lists and maps that default to empty)."""
+        wire = cls._wire
         if wire is None:
-            wire = tuple(
-                (name, info.alias or name, info.default_factory in (list, dict, ManagedFields))
+            wire = cls._wire = {
+                name: (info.alias or name, info.default_factory in (list, dict, ManagedFields))
                 for name, info in cls.model_fields.items()
-            )
-            cls._wire = wire
+            }
         return wire
 
     @classmethod
     def known_fields(cls) -> frozenset[str]:
         """Names on the wire, undeclared but legitimate ones (`also`) included: for strict field validation."""
-        return frozenset(alias for _, alias, _ in cls.wire_fields()) | cls.also
+        return frozenset(alias for alias, _ in cls.wire_fields().values()) | cls.also
 
 
 class ManagedFields(list[dict[str, Any]]):
@@ -150,7 +153,7 @@ def _shared(value: Any, validated: Callable[[Any], Any]) -> Any:
     return validated(value)
 
 
-_ATOMS = frozenset({str, int, bool, float, type(None)})
+ATOMS = frozenset({str, int, bool, float, type(None)})
 """Types of values that need no copy; exactly these, for whatever derives from them may be more."""
 
 
@@ -160,25 +163,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, ManagedFields):
         return value
     if isinstance(value, list):
-        return [item if type(item) in _ATOMS else _plain(item) for item in value]
+        return [item if type(item) in ATOMS else _plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: item if type(item) in _ATOMS else _plain(item) for key, item in value.items()}
+        return {key: item if type(item) in ATOMS else _plain(item) for key, item in value.items()}
     return value
 
 
 def _copied(value: Any) -> Any:
     kind = type(value)
-    if kind in _ATOMS or kind is ManagedFields:
+    if kind in ATOMS or kind is ManagedFields:
         return value
     if kind is dict:
         return _copied_items(value)
     if kind is list:
-        return [item if type(item) in _ATOMS else _copied(item) for item in value]
+        return [item if type(item) in ATOMS else _copied(item) for item in value]
     return value.copied() if isinstance(value, KubeModel) else deepcopy(value)
 
 
 def _copied_items(items: dict[str, Any]) -> dict[str, Any]:
-    return {key: item if type(item) in _ATOMS else _copied(item) for key, item in items.items()}
+    return {key: item if type(item) in ATOMS else _copied(item) for key, item in items.items()}
 
 
 def _moment(text: str) -> str:

@@ -22,7 +22,7 @@ SHARED = (
 )  # fmt: skip
 """What both say."""
 WIRE: Mapping[str, str] = {
-    name: alias for name, alias, _ in VirtualMachine.wire_fields() if name in SHARED
+    name: alias for name, (alias, _) in VirtualMachine.wire_fields().items() if name in SHARED
 }  # fmt: skip
 _PATHS = (("template",), ("jobTemplate", "spec", "template"))
 
@@ -118,6 +118,8 @@ def unsize(spec: PodSpec, old: PodSpec) -> None:
 def spec_of(obj: Any) -> PodSpec | None:
     """The spec of a pod, or of an object's pod template."""
     spec = getattr(obj, "spec", None)
+    if isinstance(spec, PodSpec):
+        return spec
     job = getattr(spec, "job_template", None)
     template = getattr(job.spec if job is not None else spec, "template", None)
     found = spec if template is None else template.spec

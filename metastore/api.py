@@ -264,6 +264,9 @@ class Store(Protocol):
         """Rows ordered by namespace, then name. `at` reads the past; raises Compacted below the kept history. `known`
         as in `get`."""
 
+    def held(self, kind: str, namespace: str | None = None) -> Sequence[Row] | None:
+        """What `list` would give with `known`, where that is in memory: nobody waits. None: `list` must be asked."""
+
     def watch(self, after: int, kinds: frozenset[str] | None = None, *, capacity: int = 1024) -> Watch:
         """Raises Compacted (here or while iterating) when history after `after` is not whole any more."""
 

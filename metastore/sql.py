@@ -231,6 +231,10 @@ class SqlStore:
         await self._catch_up(listing.revision)
         return listing
 
+    def held(self, kind: str, namespace: str | None = None) -> Sequence[Row] | None:
+        rows = None if self._closed else self._cache.find(kind)
+        return rows.listed(namespace) if rows is not None else None
+
     async def _current(self, kind: str, known: bool) -> KindRows | None:
         """A kind's rows, current until the caller waits for something. None: it is not held in memory."""
         if self._closed:
@@ -358,8 +362,7 @@ class SqlStore:
         self._waiting.append((ops, future))
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush(), name="metastore-flush")
-        # Shielded: a caller that is cancelled must not cancel a commit that others share.
-        return await asyncio.shield(future)
+        return await future  # a caller that is cancelled cancels this, and not the commit, which others share
 
     async def compact(self, upto: int) -> None:
         compacted = await self._on_writer(lambda: self._writer.compact(upto))

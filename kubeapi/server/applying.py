@@ -169,7 +169,7 @@ def _untyped(resource: ResourceType[Any], target: Target, problems: list[str]) -
 def _canonical(raw: Any, typed: Any) -> Any:
     """`raw` with the values that its type makes of them: an amount written otherwise is no change, and no conflict."""
     if isinstance(typed, KubeModel):
-        known = {alias: getattr(typed, name) for name, alias, _ in typed.wire_fields()}
+        known = {alias: getattr(typed, name) for name, (alias, _) in typed.wire_fields().items()}
         return {name: _canonical(part, known[name]) if name in known else part for name, part in raw.items()}
     if isinstance(raw, dict) and isinstance(typed, dict):
         return {name: _canonical(part, typed.get(name, part)) for name, part in raw.items()}

@@ -23,6 +23,9 @@ MAX_REQUESTS = 600
 MAX_BODIES = 64 * 1024 * 1024
 """Bytes of all bodies at once."""
 
+_SMALL = 16 * 1024
+"""Bytes; less than a connection's buffer holds before its writers wait."""
+
 Next = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -50,14 +53,26 @@ class Load:
 LOAD: web.AppKey[Load] = web.AppKey("load", Load)
 
 
+def at_once(request: web.Request, size: int) -> bool:
+    """Whether so many bytes fit into the connection's buffer, so that there is nothing to wait for, and no need of a
+    timer."""
+    transport = request.transport
+    return size <= _SMALL and transport is not None and not transport.get_write_buffer_size()
+
+
 @web.middleware
 async def sent(request: web.Request, handler: Next) -> web.StreamResponse:
     """The answer is taken in time, or the connection ends: its bytes are not kept for whoever does not read them."""
     response = await handler(request)
+    body = response.body if isinstance(response, web.Response) else None
     try:
-        async with asyncio.timeout(REQUEST_SECONDS):
+        if isinstance(body, bytes) and at_once(request, len(body)):
             await response.prepare(request)
             await response.write_eof()
+        else:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                await response.prepare(request)
+                await response.write_eof()
     except TimeoutError:
         cut(request)
     except ConnectionError:
@@ -75,7 +90,7 @@ async def bounded(request: web.Request, handler: Next) -> web.StreamResponse:
         raise errors.too_large(f"limit is {framing.MAX_BODY}")
     with request.app[LOAD].taken(size):
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(None if request.content.is_eof() else REQUEST_SECONDS):
                 await request.read()  # which keeps it for whoever reads it next
         except TimeoutError as error:
             raise errors.timeout(f"request did not complete within requested timeout {REQUEST_SECONDS:g}s") from error

@@ -17,6 +17,7 @@ from kubeapi.resource import ResourceType
 from kubeapi.server import (
     applying,
     bodies,
+    bounds,
     caller,
     computed,
     extras,
@@ -48,8 +49,6 @@ from kubeapi.server.watching import WatchStream
 USER: web.RequestKey[User] = web.RequestKey("user", User)
 _CLIENT_STALL_SECONDS = 60.0
 """A watcher that takes no bytes for so long is cut off."""
-_SMALL = 16 * 1024
-"""Bytes; less than a connection's buffer holds before its writers wait."""
 
 Kind = ResourceType[Any]
 
@@ -262,8 +261,8 @@ _ITEM: dict[str, tuple[str, Handler | None]] = {
 
 async def _taken(request: web.Request, response: web.StreamResponse, data: bytes) -> bool:
     """Whether the client takes it, or what waits before it, in time."""
-    if len(data) <= _SMALL and request.transport and not request.transport.get_write_buffer_size():
-        await response.write(data)  # it fits into the buffer: there is nothing to wait for
+    if bounds.at_once(request, len(data)):
+        await response.write(data)
         return True
     try:
         async with asyncio.timeout(_CLIENT_STALL_SECONDS):

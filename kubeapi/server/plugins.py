@@ -95,7 +95,11 @@ def resizes(subresource: str, new: Pod, old: Pod) -> bool:
 
 async def known(objects: StoreObjects, model: type[M], namespace: str | None = None) -> Sequence[M]:
     """Read only: what it gives is shared. The request has read already, and so has refreshed what is known."""
-    page = await objects.page(objects.registry.of(model), namespace, known=True)
+    resource = objects.registry.of(model)
+    held = objects.store.held(resource.key, namespace)
+    if held is not None and not held:
+        return ()  # as it is with most kinds that admission looks at, at each write
+    page = await objects.page(resource, namespace, known=True)
     return [entity.obj for entity in page.entities]
 
 

@@ -55,6 +55,17 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
+async def test_a_caller_who_gives_up_loses_neither_his_commit_nor_the_others(store: SqlStore) -> None:
+    given_up = asyncio.ensure_future(store.commit(Put(POD, "u1", b"1", expect=0)))
+    other = asyncio.ensure_future(store.commit(Put(Key("pods", "default", "db"), "u2", b"2", expect=0)))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    assert (await other).revision == 2
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert [row.value for row in (await store.list("pods")).rows] == [b"2", b"1"]
+
+
 async def test_create_read_update_delete(store: SqlStore) -> None:
     made = await store.commit(Put(POD, "u1", b"1", expect=0))
     row = await store.get(POD)

@@ -77,6 +77,8 @@ async def _check(store: SqlStore, past: Past) -> None:
         for namespace in ("a", "b"):
             scoped = await store.list(kind, namespace, known=True)
             assert scoped.rows == tuple(row for row in true.rows if row.key.namespace == namespace)
+            assert store.held(kind, namespace) in (None, scoped.rows)
+        assert store.held(kind) in (None, true.rows)
     for key in KEYS:
         assert await store.get(key) == next((row for row in shown[key.kind] if row.key == key), None)
     past.note(store.revision, shown)
