@@ -36,7 +36,7 @@ class LiveWatch:
         self._on_close = closed
         self._backlog: deque[Change] = deque()
         self._live: deque[Change] = deque()
-        self._wake = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None  # a watch has one reader; an Event costs twice as much
         self._overrun = False
         self._poked = False
         self._closed = False
@@ -59,12 +59,12 @@ class LiveWatch:
             self.overrun()
         else:
             self._live.append(change)
-            self._wake.set()
+            self._wake()
 
     def overrun(self) -> None:
         """What comes next is lost to this watcher: after what it holds, it ends."""
         self._overrun = True
-        self._wake.set()
+        self._wake()
 
     def __aiter__(self) -> AsyncIterator[Change]:
         return self
@@ -82,11 +82,16 @@ class LiveWatch:
 
     def poke(self) -> None:
         self._poked = True
-        self._wake.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def _some(self, most: int) -> Sequence[Change]:
         while not self._closed:
-            await self._read_on()
+            if not self._backlog and self._last < self._head:
+                await self._read_on()
             waiting = self._backlog or self._live
             if waiting:
                 found = [waiting.popleft() for _ in range(min(most, len(waiting)))]
@@ -98,20 +103,19 @@ class LiveWatch:
             if self._poked:
                 self._poked = False
                 break
-            self._wake.clear()
-            await self._wake.wait()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
         return ()
 
     async def _read_on(self) -> None:
-        if not self._backlog and self._last < self._head:
-            self._backlog.extend(await self._page(self._last, self._head, self._kinds))
-            if not self._backlog:
-                self._last = self._head
+        self._backlog.extend(await self._page(self._last, self._head, self._kinds))
+        if not self._backlog:
+            self._last = self._head
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._wake.set()
+            self._wake()
             self._on_close(self)
 
 

@@ -58,43 +58,44 @@ class WatchStream:
         self._shared = shared or SharedLines()
         selectors = (options.label_selector, options.field_selector)
         self._audience = self._shared.audience(resource, (selection.namespace, selectors, renderer.form))
+        self._begins_differently = renderer.begins_differently
         self._begun = False
 
     async def chunks(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         """Whole lines, as many as there are to say. Ends at the timeout, or when `stopping` is set. Errors travel as an
         ERROR event."""
         try:
-            async with aclosing(self._chunks(stopping)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
+            after = self._options.after
+            if not after:
+                page = await self._objects.page(self._resource, self._selection.namespace)
+                for entity in filter(self._selection.matches, page.entities):
+                    yield self._event(WatchEventType.ADDED, entity)
+                after = page.revision
+                if self._options.initial_events and self._options.bookmarks:
+                    yield _line(self._renderer.bookmark(after, initial_end=True))
+            else:
+                await self._require_known(after)
+            watch = self._objects.open_watch(self._resource, after)
+            # One task and two timers for the whole watch, none for an event: there may be thousands of watches.
+            stop = asyncio.create_task(_poked_by(stopping, watch), name="watch-stop")
+            try:
+                async with aclosing(self._changes(watch, stopping)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+            finally:
+                stop.cancel()
+                watch.close()
         except ApiError as error:
             yield _line({"type": "ERROR", "object": error.to_dict()})
 
-    async def _chunks(self, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
-        after = self._options.after
+    async def _require_known(self, after: int) -> None:
+        """Raises ApiError 410: a store that is behind its clients was restored from a copy; what they hold is of
+        another history."""
         newest = self._objects.store.revision
         if after > newest:
             newest = await self._objects.store.refresh()
         if after > newest:
-            # A store that is behind its clients was restored from a copy; what they hold is of another history.
             raise errors.gone(after, newest)
-        if not after:
-            page = await self._objects.page(self._resource, self._selection.namespace)
-            for entity in filter(self._selection.matches, page.entities):
-                yield self._event(WatchEventType.ADDED, entity)
-            after = page.revision
-            if self._options.initial_events and self._options.bookmarks:
-                yield _line(self._renderer.bookmark(after, initial_end=True))
-        watch = self._objects.open_watch(self._resource, after)
-        # One task and two timers for the whole watch, none for an event: there may be thousands of watches.
-        stop = asyncio.create_task(_poked_by(stopping, watch), name="watch-stop")
-        try:
-            async with aclosing(self._changes(watch, stopping)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            stop.cancel()
-            watch.close()
 
     async def _changes(self, watch: Watch, stopping: asyncio.Event) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
@@ -125,7 +126,7 @@ class WatchStream:
         return self._objects.registry.find(kind.group, kind.version, kind.plural) is kind
 
     def _line(self, change: Change) -> bytes:
-        if not self._begun and self._renderer.begins_differently:
+        if self._begins_differently and not self._begun:
             return self._said(change)
         return self._shared.of(self._audience, change, self._said)
 
