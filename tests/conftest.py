@@ -1,8 +1,14 @@
-"""For every test: no event loop but those that tests ask for."""
+"""For every test: no event loop but those that tests ask for, and no judging by the clock."""
 
 from __future__ import annotations
 
 import asyncio
+
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says more of what else the machine does than of the test.
+settings.register_profile("copepod", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("copepod")
 
 
 def pytest_sessionstart() -> None:
