@@ -28,7 +28,12 @@ STREAMS = {"attach", "cp", "logs", "logs-f", "logs-prev", "port-forward", "run-i
 
 def run(version: str, chapter: Path) -> Any:
     now = version == NEWEST or chapter.stem in SAMPLE
-    return pytest.param(version, chapter, marks=() if now else (pytest.mark.long,), id=f"{version}-{chapter.stem}")
+    return pytest.param(
+        version,
+        chapter,
+        marks=() if now else (pytest.mark.long, pytest.mark.timeout(600)),
+        id=f"{version}-{chapter.stem}",
+    )
 
 
 @pytest.mark.parametrize(

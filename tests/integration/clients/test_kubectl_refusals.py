@@ -135,7 +135,11 @@ def pods(hub: LiveHub, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.usefixtures("pods")
 @pytest.mark.parametrize("version", [NEWEST, OLDER])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in SLOW else []) for name in sorted(DRIVEN)]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long, pytest.mark.timeout(600)] if name in SLOW else [])
+        for name in sorted(DRIVEN)
+    ],
 )
 def test_a_refusal_has_the_recorded_words(name: str, version: str, hub: LiveHub, tmp_path: Path) -> None:
     ran = DRIVEN[name](Here(hub, kubectl(version, hub, tmp_path / "home", "demo")))
