@@ -52,7 +52,14 @@ demo: setup  ## the main job on real VMs, narrated
 	$(ROOT) $(BIN)/copepod demo --state $(DEMO_STATE)
 
 test: setup tools lint type  ## everything: lint, types and the whole test suite
-	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT_PYTEST) -m 'not long'
+	@mkdir -p build
+	@$(PYTEST) -q -m 'not long' tests/unit tests/simulation >build/unit.log 2>&1 & beside=$$!; \
+	trap 'kill $$beside' INT TERM; \
+	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT_PYTEST) -m 'not long' tests/contract tests/integration; here=$$?; \
+	echo "waiting for tests/unit and tests/simulation, which run beside these (build/unit.log)"; \
+	wait $$beside; there=$$?; \
+	[ $$there = 0 ] && tail -n 3 build/unit.log || cat build/unit.log; \
+	exit $$((here || there))
 
 test-long: setup tools  ## the long matrices and soaks as well
 	COPEPOD_TEST_STATE=$(TEST_STATE) $(ROOT_PYTEST) --timeout 3600
