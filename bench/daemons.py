@@ -15,8 +15,8 @@ import psutil
 from bench.result import Result
 from edgelab import clean, nodestore
 from edgelab.box import Box, BoxConfig, Links
-from edgelab.faults import ProxyLink
 from edgelab.kubectl import Kubectl
+from edgelab.proxy import ProxyLink
 from edgelab.waiting import until_none
 from edgelab.world import resize_complaint
 
